@@ -1,0 +1,1 @@
+"""Benchmarks of gemmkit beside numpy, onnxruntime and torch; see README.md."""

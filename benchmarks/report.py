@@ -1,0 +1,211 @@
+"""Medians, spreads, ratios, and the tables made of them.
+
+Kept apart from the measuring so that a saved JSON file holds only raw samples
+and plain facts; everything printed is computed from those here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median, quantiles
+from typing import Any
+
+SUBJECT = "gemmkit"
+Row = dict[str, Any]
+
+
+def spread(samples: Sequence[float]) -> float:
+    """Interquartile range over the median; 0 where there is one sample."""
+    if len(samples) < 2:
+        return 0.0
+    low, _, high = quantiles(samples, n=4, method="inclusive")
+    middle = median(samples)
+    return (high - low) / middle if middle else 0.0
+
+
+def summarise_row(row: Row) -> None:
+    """Add medians, the best peer and the ratio to a row of raw samples.
+
+    A backend whose result was wrong has no time worth comparing with, so it
+    neither wins nor has a ratio; it is shown as wrong instead.
+    """
+    usable: dict[str, float] = {}
+    for name, entry in row["backends"].items():
+        if entry.get("samples"):
+            entry["median"] = median(entry["samples"])
+            entry["spread"] = spread(entry["samples"])
+            if entry["verified"]:
+                usable[name] = entry["median"]
+    mine = usable.pop(SUBJECT, None)
+    row["best_peer"] = min(usable, key=lambda name: usable[name]) if usable else None
+    row["ratio"] = row["gflops"] = row["peak_fraction"] = None
+    if mine:
+        row["gflops"] = row["flops"] / mine / 1e9
+        if row["best_peer"]:
+            row["ratio"] = usable[row["best_peer"]] / mine
+        if row.get("peak_gflops"):
+            row["peak_fraction"] = row["gflops"] / row["peak_gflops"]
+
+
+def _clearly_slower(row: Row) -> bool:
+    """Whether a ratio is below 1 by more than the spread of either time."""
+    entries = row["backends"]
+    noise = max(entries[name]["spread"] for name in (SUBJECT, row["best_peer"]))
+    return bool(row["ratio"] * (1 + noise) < 1.0)
+
+
+def summaries(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """One summary for each number of threads and dtype."""
+    groups: dict[tuple[int, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["threads"], row["dtype"]), []).append(row)
+    result = []
+    for (threads, dtype), members in groups.items():
+        rated = [row for row in members if row["ratio"] is not None]
+        wrong = sorted(
+            f"{row['case']} ({name})"
+            for row in members
+            for name, entry in row["backends"].items()
+            if entry.get("verified") is False
+        )
+        reused = sorted({
+            name
+            for row in members
+            for name, entry in row["backends"].items()
+            if entry.get("fresh_output") is False
+        })
+        failed = sorted(
+            f"{row['case']} ({name}: {entry['failed']})"
+            for row in members
+            for name, entry in row["backends"].items()
+            if "failed" in entry
+        )
+        summary: dict[str, Any] = {
+            "threads": threads, "dtype": dtype, "cases": len(members),
+            "rated": len(rated), "wrong": wrong, "failed": failed,
+            "output_reused": reused,
+        }
+        if rated:
+            ranked = sorted(rated, key=lambda row: row["ratio"])
+            summary |= {
+                "min_ratio": ranked[0]["ratio"],
+                "min_case": ranked[0]["case"],
+                "median_ratio": median(row["ratio"] for row in ranked),
+                "below_one": sum(row["ratio"] < 1.0 for row in ranked),
+                "clearly_below_one": sum(map(_clearly_slower, ranked)),
+                "lowest": [(row["case"], row["ratio"]) for row in ranked[:5]],
+            }
+        result.append(summary)
+    return result
+
+
+def _time(seconds: float) -> str:
+    """Microseconds to three significant digits."""
+    value = seconds * 1e6
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _cell(entry: dict[str, Any] | None) -> str:
+    if entry is None:
+        return "-"
+    if "failed" in entry:
+        return "FAILED"
+    if "skipped" in entry:
+        return "n/a"
+    if "median" not in entry:
+        return "-"
+    if not entry["verified"]:
+        return "WRONG"
+    return f"{_time(entry['median'])} ±{entry['spread'] * 100:.0f}%"
+
+
+def table(rows: Sequence[Row], names: Sequence[str], *, markdown: bool) -> str:
+    """All rows as a table: times in microseconds, spread beside them."""
+    with_peak = any(row["peak_fraction"] is not None for row in rows)
+    head = ["case", "dtype", "thr", *(f"{name} µs" for name in names),
+            "best peer", "ratio", "GFLOP/s"] + (["% peak"] if with_peak else [])
+    body = []
+    for row in rows:
+        cells = [row["case"], row["dtype"], str(row["threads"])]
+        cells += [_cell(row["backends"].get(name)) for name in names]
+        cells.append(row["best_peer"] or "-")
+        cells.append("-" if row["ratio"] is None else f"{row['ratio']:.2f}")
+        cells.append("-" if row["gflops"] is None else f"{row['gflops']:.3g}")
+        if with_peak:
+            share = row["peak_fraction"]
+            cells.append("-" if share is None else f"{share * 100:.0f}")
+        body.append(cells)
+    texts = 3  # the first columns hold text, the others numbers
+    widths = [max(map(len, column)) for column in zip(head, *body)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cell.ljust(width) if index < texts else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(cells, widths))
+        ]
+        if markdown:
+            return "| " + " | ".join(padded) + " |"
+        return "  ".join(padded).rstrip()
+
+    rule = [
+        "-" * width if index < texts else "-" * (width - 1) + ":"
+        for index, width in enumerate(widths)
+    ]
+    lines = [line(head), line(rule if markdown else ["-" * w for w in widths])]
+    return "\n".join(lines + [line(cells) for cells in body])
+
+
+def summary_text(rows: Sequence[Row], *, markdown: bool) -> str:
+    """The summaries as lines, with the lowest ratios named."""
+    lines = []
+    bullet = "- " if markdown else ""
+    for summary in summaries(rows):
+        threads, dtype = summary["threads"], summary["dtype"]
+        head = f"{bullet}{dtype}, {threads} thread{'s' if threads != 1 else ''}: "
+        head += f"{summary['cases']} cases"
+        if "min_ratio" in summary:
+            head += (
+                f", min ratio {summary['min_ratio']:.2f} ({summary['min_case']})"
+                f", median ratio {summary['median_ratio']:.2f}"
+                f", {summary['below_one']} of {summary['rated']} below 1"
+                f" ({summary['clearly_below_one']} by more than the spread)"
+            )
+        else:
+            head += ", no ratio (gemmkit or every peer is missing)"
+        lines.append(head)
+        lowest = summary.get("lowest", [])
+        if len(lowest) > 1:
+            named = ", ".join(f"{name} {ratio:.2f}" for name, ratio in lowest)
+            lines.append(f"  {bullet}lowest: {named}")
+        for kind in ("wrong", "failed"):
+            if summary[kind]:
+                lines.append(f"  {bullet}{kind.upper()}: {'; '.join(summary[kind])}")
+        if summary["output_reused"]:
+            names = ", ".join(summary["output_reused"])
+            lines.append(f"  {bullet}output memory shared between calls: {names}")
+    return "\n".join(lines)
+
+
+def header_text(environment: dict[str, Any], *, markdown: bool) -> str:
+    """What ran where; a backend that is missing is named with the reason."""
+    bullet = "- " if markdown else ""
+    lines = [
+        f"{bullet}CPU: {environment['cpu']}, "
+        f"{environment['usable_cpus']} usable, load {environment['load']:.2f} at start",
+        f"{bullet}Python {environment['python']}, {environment['platform']}",
+        f"{bullet}{environment['rounds']} alternating rounds, bursts of about "
+        f"{environment['burst_ms']:g} ms",
+    ]
+    for threads, pool in environment["pools"].items():
+        for name, told in pool["backends"].items():
+            prefix = f"{bullet}{threads} thread(s) on CPU {pool['cpus']}: {name}"
+            if "unavailable" in told:
+                lines.append(f"{prefix} NOT MEASURED: {told['unavailable']}")
+            else:
+                lines.append(f"{prefix} {told['version']} ({told['kernel']})")
+        for dtype, peak in pool.get("peak", {}).items():
+            text = "skipped, gemmkit._config.measure_peak is not there"
+            if peak is not None:
+                text = f"{peak:.1f} GFLOP/s a core"
+            lines.append(f"{bullet}peak {dtype}: {text}")
+    return "\n".join(lines)

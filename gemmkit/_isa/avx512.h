@@ -1,0 +1,133 @@
+/* AVX-512 F, BW, DQ, VL: 32 registers of 512 bits and mask registers.
+ *
+ *   instruction              Golden Cove / Sapphire Rapids    Zen 4
+ *   vfmadd231ps zmm          2 a cycle, latency 4              1 a cycle, latency 4
+ *   vmovups / vbroadcastss   2 a cycle                         1 a cycle (512 bits), 2 (broadcast)
+ *   masked load, zeroing     also takes an arithmetic port     as the load
+ *
+ * so a tile needs at least 8 accumulators to hide the latency and fewer loads than FMAs: 8 x 3 vectors has 24, and
+ * 11 loads for 24 FMAs.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef GK_AVX512_H
+#define GK_AVX512_H
+
+GK_TARGET_BEGIN(GK_T_AVX512)
+
+#define V_ELEM float
+#define V_TYPE __m512
+#define V_LEN 16
+#define V_MASK __mmask16
+#define V_TAIL_MASK(n) ((__mmask16)(0xffffu >> (16 - (n))))
+#define V_ZERO() _mm512_setzero_ps()
+#define V_LOAD(p) _mm512_loadu_ps((const float *)(p))
+#define V_LOAD_TAIL(p, mask) _mm512_maskz_loadu_ps(mask, (const float *)(p))
+#define V_STORE(p, v) _mm512_storeu_ps((float *)(p), v)
+#define V_STORE_TAIL(p, mask, v) _mm512_mask_storeu_ps((float *)(p), mask, v)
+#define V_BROADCAST(p) _mm512_set1_ps(*(const float *)(p))
+#define V_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define V_ADD(a, b) _mm512_add_ps(a, b)
+#define V_MUL(a, b) _mm512_mul_ps(a, b)
+#define V_SUM(v) gk_sum_f32_avx(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)))
+#define V_SQUARE 8
+#define V_TRANSPOSE gk_transpose_f32_avx
+#define GK_PACK_NAME gk_pack_f32_avx512
+#include "tmpl_pack.inc.h"
+#define GK_EPI_NAME gk_epilogue_f32_avx512
+#include "tmpl_epilogue.inc.h"
+#define GK_PEAK_NAME gk_peak_f32_avx512
+#define GK_PEAK_ACC 24
+#include "tmpl_peak.inc.h"
+#define GK_UKR_NAME gk_gemm_f32f32_ukr_8x48_avx512
+#define GK_MR 8
+#define GK_NV 3
+#include "tmpl_gemm.inc.h"
+#define GK_UKR_NAME gk_dot_f32f32_ukr_4x4_avx512
+#define GK_MR 4
+#define GK_NR 4
+#define GK_ACC 16
+#include "tmpl_dot.inc.h"
+#define GK_UKR_NAME gk_stream_f32f32_ukr_4x16_avx512
+#define GK_MR 4
+#define GK_SCALARS 16
+#include "tmpl_stream.inc.h"
+#include "tmpl_undef.inc.h"
+
+#define V_ELEM double
+#define V_TYPE __m512d
+#define V_LEN 8
+#define V_MASK __mmask8
+#define V_TAIL_MASK(n) ((__mmask8)(0xffu >> (8 - (n))))
+#define V_ZERO() _mm512_setzero_pd()
+#define V_LOAD(p) _mm512_loadu_pd((const double *)(p))
+#define V_LOAD_TAIL(p, mask) _mm512_maskz_loadu_pd(mask, (const double *)(p))
+#define V_STORE(p, v) _mm512_storeu_pd((double *)(p), v)
+#define V_STORE_TAIL(p, mask, v) _mm512_mask_storeu_pd((double *)(p), mask, v)
+#define V_BROADCAST(p) _mm512_set1_pd(*(const double *)(p))
+#define V_FMA(a, b, c) _mm512_fmadd_pd(a, b, c)
+#define V_ADD(a, b) _mm512_add_pd(a, b)
+#define V_MUL(a, b) _mm512_mul_pd(a, b)
+#define V_SUM(v) gk_sum_f64_avx(_mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)))
+#define V_SQUARE 4
+#define V_TRANSPOSE gk_transpose_f64_avx
+#define GK_PACK_NAME gk_pack_f64_avx512
+#include "tmpl_pack.inc.h"
+#define GK_EPI_NAME gk_epilogue_f64_avx512
+#include "tmpl_epilogue.inc.h"
+#define GK_PEAK_NAME gk_peak_f64_avx512
+#define GK_PEAK_ACC 24
+#include "tmpl_peak.inc.h"
+#define GK_UKR_NAME gk_gemm_f64f64_ukr_8x24_avx512
+#define GK_MR 8
+#define GK_NV 3
+#include "tmpl_gemm.inc.h"
+#define GK_UKR_NAME gk_dot_f64f64_ukr_4x4_avx512
+#define GK_MR 4
+#define GK_NR 4
+#define GK_ACC 16
+#include "tmpl_dot.inc.h"
+#define GK_UKR_NAME gk_stream_f64f64_ukr_4x8_avx512
+#define GK_MR 4
+#define GK_SCALARS 16
+#include "tmpl_stream.inc.h"
+#include "tmpl_undef.inc.h"
+
+/* Half-width tiles for narrow products: the same body over 256-bit vectors with mask registers. */
+#define V_ELEM float
+#define V_TYPE __m256
+#define V_LEN 8
+#define V_MASK __mmask8
+#define V_TAIL_MASK(n) ((__mmask8)(0xffu >> (8 - (n))))
+#define V_ZERO() _mm256_setzero_ps()
+#define V_LOAD(p) _mm256_loadu_ps((const float *)(p))
+#define V_LOAD_TAIL(p, mask) _mm256_maskz_loadu_ps(mask, (const float *)(p))
+#define V_STORE(p, v) _mm256_storeu_ps((float *)(p), v)
+#define V_STORE_TAIL(p, mask, v) _mm256_mask_storeu_ps((float *)(p), mask, v)
+#define V_BROADCAST(p) _mm256_broadcast_ss((const float *)(p))
+#define V_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define V_ADD(a, b) _mm256_add_ps(a, b)
+#define GK_UKR_NAME gk_gemm_f32f32_ukr_8x8_avx512
+#define GK_MR 8
+#define GK_NV 1
+#include "tmpl_gemm.inc.h"
+#include "tmpl_undef.inc.h"
+
+#define V_ELEM double
+#define V_TYPE __m256d
+#define V_LEN 4
+#define V_MASK __mmask8
+#define V_TAIL_MASK(n) ((__mmask8)(0xfu >> (4 - (n))))
+#define V_ZERO() _mm256_setzero_pd()
+#define V_LOAD(p) _mm256_loadu_pd((const double *)(p))
+#define V_LOAD_TAIL(p, mask) _mm256_maskz_loadu_pd(mask, (const double *)(p))
+#define V_STORE(p, v) _mm256_storeu_pd((double *)(p), v)
+#define V_STORE_TAIL(p, mask, v) _mm256_mask_storeu_pd((double *)(p), mask, v)
+#define V_BROADCAST(p) _mm256_broadcast_sd((const double *)(p))
+#define V_FMA(a, b, c) _mm256_fmadd_pd(a, b, c)
+#define V_ADD(a, b) _mm256_add_pd(a, b)
+#define GK_UKR_NAME gk_gemm_f64f64_ukr_8x4_avx512
+#define GK_MR 8
+#define GK_NV 1
+#include "tmpl_gemm.inc.h"
+#include "tmpl_undef.inc.h"
+
+GK_TARGET_END
+#endif

@@ -1,0 +1,47 @@
+/* Plain C: vectors of one element.  No intrinsics, no region: right on every machine, and what to read first.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef GK_SCALAR_H
+#define GK_SCALAR_H
+
+GK_INLINE float gk_load_f32(const char *p)
+{
+    float x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+GK_INLINE double gk_load_f64(const char *p)
+{
+    double x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+GK_INLINE void gk_store_f32(char *p, float x) { memcpy(p, &x, sizeof x); }
+GK_INLINE void gk_store_f64(char *p, double x) { memcpy(p, &x, sizeof x); }
+
+#define V_ELEM float
+#define V_TYPE float
+#define V_LOAD(p) gk_load_f32(p)
+#define V_STORE(p, v) gk_store_f32(p, v)
+#define GK_PACK_NAME gk_pack_f32_scalar
+#define GK_EPI_NAME gk_epilogue_f32_scalar
+#define GK_PEAK_NAME gk_peak_f32_scalar
+#define GK_GEMM_NAME gk_gemm_f32f32_ukr_4x4_scalar
+#define GK_DOT_NAME gk_dot_f32f32_ukr_2x2_scalar
+#define GK_STREAM_NAME gk_stream_f32f32_ukr_4x1_scalar
+#include "tmpl_scalar.inc.h"
+
+#define V_ELEM double
+#define V_TYPE double
+#define V_LOAD(p) gk_load_f64(p)
+#define V_STORE(p, v) gk_store_f64(p, v)
+#define GK_PACK_NAME gk_pack_f64_scalar
+#define GK_EPI_NAME gk_epilogue_f64_scalar
+#define GK_PEAK_NAME gk_peak_f64_scalar
+#define GK_GEMM_NAME gk_gemm_f64f64_ukr_4x4_scalar
+#define GK_DOT_NAME gk_dot_f64f64_ukr_2x2_scalar
+#define GK_STREAM_NAME gk_stream_f64f64_ukr_4x1_scalar
+#include "tmpl_scalar.inc.h"
+
+#endif

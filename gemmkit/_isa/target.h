@@ -1,0 +1,48 @@
+/* Compiler and architecture differences, and nothing else: which intrinsics exist, how a target region is
+ * opened and closed, how a loop is unrolled.  No kernel header tests a compiler macro itself.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef GK_TARGET_H
+#define GK_TARGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#define GK_X86 1
+/* Included before any region opens: an intrinsics header first seen inside a region breaks later regions. */
+#include <immintrin.h>
+#endif
+
+#define GK_PRAGMA(x) _Pragma(#x)
+
+/* The register tile must become registers.  gcc leaves the loops rolled at -O2 and clang ignores gcc's pragma;
+ * either mistake costs a factor of two to three. */
+#if defined(__clang__)
+#define GK_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define GK_UNROLL GK_PRAGMA(GCC unroll 64)
+#endif
+
+/* A region: every function between BEGIN and END is compiled for the named instruction sets.  Strings are
+ * cumulative, since gcc's avx512f implies avx2 but neither fma nor f16c. */
+#if defined(__clang__)
+#define GK_TARGET_BEGIN(features) GK_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
+#define GK_TARGET_END _Pragma("clang attribute pop")
+#else
+#define GK_TARGET_BEGIN(features) _Pragma("GCC push_options") GK_PRAGMA(GCC target(features))
+#define GK_TARGET_END _Pragma("GCC pop_options")
+#endif
+
+#define GK_T_SSE2 "sse2"
+#define GK_T_AVX "avx"
+#define GK_T_AVX2 "avx2,fma"
+#define GK_T_AVX512 "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"
+
+#define GK_INLINE static inline __attribute__((always_inline))
+#define GK_KERNEL static __attribute__((noinline))
+
+#define GK_CAT_(a, b) a##b
+#define GK_CAT(a, b) GK_CAT_(a, b)
+
+#endif

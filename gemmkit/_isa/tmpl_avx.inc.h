@@ -1,0 +1,87 @@
+/* The kernels of 256-bit vectors without mask registers, for AVX and for AVX2 + FMA.
+ * Needs GK_ISA_NAME, V_FMA_F32 and V_FMA_F64; undefines them.  6 x 2 vectors: 12 accumulators, two vectors of B and
+ * a broadcast make 15 of the 16 registers. */
+#define GK_OF(stem) GK_CAT(stem, GK_ISA_NAME)
+
+#define V_ELEM float
+#define V_TYPE __m256
+#define V_LEN 8
+#define V_MASK __m256i
+#define V_TAIL_MASK(n) gk_mask_f32_avx(n)
+#define V_ZERO() _mm256_setzero_ps()
+#define V_LOAD(p) _mm256_loadu_ps((const float *)(p))
+#define V_LOAD_TAIL(p, mask) _mm256_maskload_ps((const float *)(p), mask)
+#define V_STORE(p, v) _mm256_storeu_ps((float *)(p), v)
+#define V_STORE_TAIL(p, mask, v) _mm256_maskstore_ps((float *)(p), mask, v)
+#define V_BROADCAST(p) _mm256_broadcast_ss((const float *)(p))
+#define V_FMA(a, b, c) V_FMA_F32(a, b, c)
+#define V_ADD(a, b) _mm256_add_ps(a, b)
+#define V_MUL(a, b) _mm256_mul_ps(a, b)
+#define V_SUM(v) gk_sum_f32_avx(v)
+#define V_SQUARE 8
+#define V_TRANSPOSE gk_transpose_f32_avx
+#define GK_PACK_NAME GK_OF(gk_pack_f32_)
+#include "tmpl_pack.inc.h"
+#define GK_EPI_NAME GK_OF(gk_epilogue_f32_)
+#include "tmpl_epilogue.inc.h"
+#define GK_PEAK_NAME GK_OF(gk_peak_f32_)
+#define GK_PEAK_ACC 12
+#include "tmpl_peak.inc.h"
+#define GK_UKR_NAME GK_OF(gk_gemm_f32f32_ukr_6x16_)
+#define GK_MR 6
+#define GK_NV 2
+#include "tmpl_gemm.inc.h"
+#define GK_UKR_NAME GK_OF(gk_dot_f32f32_ukr_2x4_)
+#define GK_MR 2
+#define GK_NR 4
+#define GK_ACC 8
+#include "tmpl_dot.inc.h"
+#define GK_UKR_NAME GK_OF(gk_stream_f32f32_ukr_4x8_)
+#define GK_MR 4
+#define GK_SCALARS 8
+#include "tmpl_stream.inc.h"
+#include "tmpl_undef.inc.h"
+
+#define V_ELEM double
+#define V_TYPE __m256d
+#define V_LEN 4
+#define V_MASK __m256i
+#define V_TAIL_MASK(n) gk_mask_f64_avx(n)
+#define V_ZERO() _mm256_setzero_pd()
+#define V_LOAD(p) _mm256_loadu_pd((const double *)(p))
+#define V_LOAD_TAIL(p, mask) _mm256_maskload_pd((const double *)(p), mask)
+#define V_STORE(p, v) _mm256_storeu_pd((double *)(p), v)
+#define V_STORE_TAIL(p, mask, v) _mm256_maskstore_pd((double *)(p), mask, v)
+#define V_BROADCAST(p) _mm256_broadcast_sd((const double *)(p))
+#define V_FMA(a, b, c) V_FMA_F64(a, b, c)
+#define V_ADD(a, b) _mm256_add_pd(a, b)
+#define V_MUL(a, b) _mm256_mul_pd(a, b)
+#define V_SUM(v) gk_sum_f64_avx(v)
+#define V_SQUARE 4
+#define V_TRANSPOSE gk_transpose_f64_avx
+#define GK_PACK_NAME GK_OF(gk_pack_f64_)
+#include "tmpl_pack.inc.h"
+#define GK_EPI_NAME GK_OF(gk_epilogue_f64_)
+#include "tmpl_epilogue.inc.h"
+#define GK_PEAK_NAME GK_OF(gk_peak_f64_)
+#define GK_PEAK_ACC 12
+#include "tmpl_peak.inc.h"
+#define GK_UKR_NAME GK_OF(gk_gemm_f64f64_ukr_6x8_)
+#define GK_MR 6
+#define GK_NV 2
+#include "tmpl_gemm.inc.h"
+#define GK_UKR_NAME GK_OF(gk_dot_f64f64_ukr_2x4_)
+#define GK_MR 2
+#define GK_NR 4
+#define GK_ACC 8
+#include "tmpl_dot.inc.h"
+#define GK_UKR_NAME GK_OF(gk_stream_f64f64_ukr_4x4_)
+#define GK_MR 4
+#define GK_SCALARS 8
+#include "tmpl_stream.inc.h"
+#include "tmpl_undef.inc.h"
+
+#undef GK_OF
+#undef GK_ISA_NAME
+#undef V_FMA_F32
+#undef V_FMA_F64

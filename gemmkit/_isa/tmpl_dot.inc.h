@@ -1,0 +1,116 @@
+/* Body of a DOT micro-kernel: vectors run along k, and each element of C has accumulators of its own.
+ *
+ * Needs GK_MR, GK_NR, GK_ACC (accumulators that fit the register file) and GK_UKR_NAME; undefines them.
+ * Small tiles give each element several accumulators so that the adder's latency is covered; how many depends on
+ * (m, n) alone, and the engine places tiles by shape alone, so that the order of summation never depends on threads. */
+
+#define GK_BODY GK_CAT(GK_UKR_NAME, _body)
+
+GK_INLINE void GK_BODY(const int m, const int n, const gk_ukr_args *g)
+{
+    enum { MOST = 4 };
+    const int chains = m * n * 4 <= GK_ACC ? 4 : m * n * 2 <= GK_ACC ? 2 : 1;
+    const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), step = V_LEN * item;
+    V_TYPE r[GK_MR][GK_NR][MOST];
+    const char *a[GK_MR], *b[GK_NR];
+    ptrdiff_t k = g->k;
+
+    GK_UNROLL
+    for (int i = 0; i < m; i++)
+        a[i] = g->a + i * g->rs_a;
+    GK_UNROLL
+    for (int j = 0; j < n; j++)
+        b[j] = g->b + j * g->cs_b;
+    GK_UNROLL
+    for (int i = 0; i < m; i++) {
+        GK_UNROLL
+        for (int j = 0; j < n; j++) {
+            GK_UNROLL
+            for (int u = 0; u < chains; u++)
+                r[i][j][u] = V_ZERO();
+        }
+    }
+    ptrdiff_t at = 0;
+    for (; k >= chains * V_LEN; k -= chains * V_LEN, at += chains * step) {
+        GK_UNROLL
+        for (int u = 0; u < chains; u++) {
+            V_TYPE bv[GK_NR];
+            GK_UNROLL
+            for (int j = 0; j < n; j++)
+                bv[j] = V_LOAD(b[j] + at + u * step);
+            GK_UNROLL
+            for (int i = 0; i < m; i++) {
+                const V_TYPE av = V_LOAD(a[i] + at + u * step);
+                GK_UNROLL
+                for (int j = 0; j < n; j++)
+                    r[i][j][u] = V_FMA(av, bv[j], r[i][j][u]);
+            }
+        }
+    }
+    for (; k > 0; k -= V_LEN, at += step) {
+        const int partial = k < V_LEN;
+        const V_MASK mask = V_TAIL_MASK(partial ? (int)k : V_LEN);
+        (void)mask;
+        GK_UNROLL
+        for (int i = 0; i < m; i++) {
+            const V_TYPE av = partial ? V_LOAD_TAIL(a[i] + at, mask) : V_LOAD(a[i] + at);
+            GK_UNROLL
+            for (int j = 0; j < n; j++) {
+                const V_TYPE bv = partial ? V_LOAD_TAIL(b[j] + at, mask) : V_LOAD(b[j] + at);
+                r[i][j][0] = V_FMA(av, bv, r[i][j][0]);
+            }
+        }
+    }
+    GK_UNROLL
+    for (int i = 0; i < m; i++) {
+        GK_UNROLL
+        for (int j = 0; j < n; j++) {
+            V_TYPE s = r[i][j][0];
+            if (chains >= 2)
+                s = V_ADD(s, r[i][j][1]);
+            if (chains == 4)
+                s = V_ADD(s, V_ADD(r[i][j][2], r[i][j][3]));
+            V_ELEM sum = V_SUM(s), start;
+            if (g->add) {
+                memcpy(&start, g->add + i * g->rs_add + j * item, sizeof start);
+                sum += start;
+            }
+            memcpy(g->c + i * g->rs_c + j * item, &sum, sizeof sum);
+        }
+    }
+}
+
+#define GK_EDGE(m, n) GK_CAT(GK_UKR_NAME, _m##m##_n##n)
+#define GK_EDGE_FN(m, n)                                                       \
+    GK_KERNEL void GK_EDGE(m, n)(const gk_ukr_args *g) { GK_BODY(m, n, g); }
+#if GK_NR == 4
+#define GK_ROW_OF(m) GK_EDGE_FN(m, 1) GK_EDGE_FN(m, 2) GK_EDGE_FN(m, 3) GK_EDGE_FN(m, 4)
+#define GK_COL_OF(m) {GK_EDGE(m, 1), GK_EDGE(m, 2), GK_EDGE(m, 3), GK_EDGE(m, 4)},
+#elif GK_NR == 2
+#define GK_ROW_OF(m) GK_EDGE_FN(m, 1) GK_EDGE_FN(m, 2)
+#define GK_COL_OF(m) {GK_EDGE(m, 1), GK_EDGE(m, 2)},
+#endif
+#if GK_MR == 4
+#define GK_ALL(F) F(1) F(2) F(3) F(4)
+#elif GK_MR == 2
+#define GK_ALL(F) F(1) F(2)
+#endif
+
+GK_ALL(GK_ROW_OF)
+
+static void GK_UKR_NAME(const gk_ukr_args *g)
+{
+    static const gk_ukr_fn edges[GK_MR][GK_NR] = {GK_ALL(GK_COL_OF)};
+    edges[g->m - 1][g->n - 1](g);
+}
+
+#undef GK_ALL
+#undef GK_COL_OF
+#undef GK_ROW_OF
+#undef GK_EDGE_FN
+#undef GK_EDGE
+#undef GK_BODY
+#undef GK_MR
+#undef GK_NR
+#undef GK_ACC
+#undef GK_UKR_NAME

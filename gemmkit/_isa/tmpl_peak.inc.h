@@ -1,0 +1,27 @@
+/* Body of a peak measurement: GK_PEAK_ACC accumulators, one multiply-add each a turn, nothing from memory.
+ * Needs GK_PEAK_NAME and GK_PEAK_ACC (what the register file holds beside two operands). */
+
+static double GK_PEAK_NAME(long turns)
+{
+    const V_ELEM x = (V_ELEM)0.5, y = (V_ELEM)1.0;
+    const V_TYPE a = V_BROADCAST((const char *)&x), b = V_BROADCAST((const char *)&y);
+    V_TYPE r[GK_PEAK_ACC];
+    V_ELEM sum = 0;
+    GK_UNROLL
+    for (int i = 0; i < GK_PEAK_ACC; i++) {
+        const V_ELEM start = (V_ELEM)(turns + i); /* all different, or the compiler keeps one for all */
+        r[i] = V_BROADCAST((const char *)&start);
+    }
+    for (long t = 0; t < turns; t++) {
+        GK_UNROLL
+        for (int i = 0; i < GK_PEAK_ACC; i++)
+            r[i] = V_FMA(r[i], a, b);
+    }
+    GK_UNROLL
+    for (int i = 0; i < GK_PEAK_ACC; i++)
+        sum += V_SUM(r[i]);
+    /* The sum must be used, or the loop is no work; it is finite and positive. */
+    return sum > 0 ? 2.0 * GK_PEAK_ACC * V_LEN * (double)turns : 0.0;
+}
+#undef GK_PEAK_NAME
+#undef GK_PEAK_ACC

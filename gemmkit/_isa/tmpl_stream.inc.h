@@ -1,0 +1,92 @@
+/* Body of a STREAM micro-kernel: up to MR rows of C live in L1 while B passes once, several of its rows at a time.
+ *
+ * Needs GK_MR, GK_SCALARS (broadcasts that fit the register file beside C's and B's vectors) and GK_UKR_NAME.
+ * A group of `rows` rows of B is read from left to right, each vector once for all m rows of C: long contiguous
+ * reads, which the prefetchers follow, where a register tile would jump a whole row of B each step of k. */
+
+#define GK_BODY GK_CAT(GK_UKR_NAME, _body)
+#define GK_PASS GK_CAT(GK_UKR_NAME, _pass)
+
+/* One pass over n columns with `rows` rows of B, from row p on. */
+GK_INLINE void GK_PASS(const int m, const int rows, ptrdiff_t p, const gk_ukr_args *g)
+{
+    const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), step = V_LEN * item;
+    const char *b = g->b + p * g->rs_b;
+    /* The first pass starts from `add`, or zero; each later one from what the pass before left in C. */
+    const char *from = p ? g->c : g->add;
+    const ptrdiff_t rs_from = p ? g->rs_c : g->rs_add;
+    V_TYPE s[GK_MR][GK_SCALARS];
+    ptrdiff_t n = g->n, at = 0;
+
+    GK_UNROLL
+    for (int i = 0; i < m; i++) {
+        GK_UNROLL
+        for (int u = 0; u < rows; u++)
+            s[i][u] = V_BROADCAST(g->a + i * g->rs_a + (p + u) * g->cs_a);
+    }
+    for (; n >= V_LEN; n -= V_LEN, at += step) {
+        V_TYPE y[GK_MR];
+        GK_UNROLL
+        for (int i = 0; i < m; i++)
+            y[i] = from ? V_LOAD(from + i * rs_from + at) : V_ZERO();
+        GK_UNROLL
+        for (int u = 0; u < rows; u++) {
+            const V_TYPE bv = V_LOAD(b + u * g->rs_b + at);
+            GK_UNROLL
+            for (int i = 0; i < m; i++)
+                y[i] = V_FMA(s[i][u], bv, y[i]);
+        }
+        GK_UNROLL
+        for (int i = 0; i < m; i++)
+            V_STORE(g->c + i * g->rs_c + at, y[i]);
+    }
+    if (n > 0) {
+        const V_MASK mask = V_TAIL_MASK((int)n);
+        (void)mask;
+        V_TYPE y[GK_MR];
+        GK_UNROLL
+        for (int i = 0; i < m; i++)
+            y[i] = from ? V_LOAD_TAIL(from + i * rs_from + at, mask) : V_ZERO();
+        GK_UNROLL
+        for (int u = 0; u < rows; u++) {
+            const V_TYPE bv = V_LOAD_TAIL(b + u * g->rs_b + at, mask);
+            GK_UNROLL
+            for (int i = 0; i < m; i++)
+                y[i] = V_FMA(s[i][u], bv, y[i]);
+        }
+        GK_UNROLL
+        for (int i = 0; i < m; i++)
+            V_STORE_TAIL(g->c + i * g->rs_c + at, mask, y[i]);
+    }
+}
+
+GK_INLINE void GK_BODY(const int m, const gk_ukr_args *g)
+{
+    const int rows = GK_SCALARS / m >= 8 ? 8 : GK_SCALARS / m >= 4 ? 4 : 2;
+    ptrdiff_t p = 0;
+    for (; p + rows <= g->k; p += rows)
+        GK_PASS(m, rows, p, g);
+    for (; p < g->k; p++)
+        GK_PASS(m, 1, p, g);
+    if (g->k == 0)
+        GK_PASS(m, 0, 0, g);
+}
+
+#define GK_EDGE(m) GK_CAT(GK_UKR_NAME, _m##m)
+GK_KERNEL void GK_EDGE(1)(const gk_ukr_args *g) { GK_BODY(1, g); }
+GK_KERNEL void GK_EDGE(2)(const gk_ukr_args *g) { GK_BODY(2, g); }
+GK_KERNEL void GK_EDGE(3)(const gk_ukr_args *g) { GK_BODY(3, g); }
+GK_KERNEL void GK_EDGE(4)(const gk_ukr_args *g) { GK_BODY(4, g); }
+
+static void GK_UKR_NAME(const gk_ukr_args *g)
+{
+    static const gk_ukr_fn edges[GK_MR] = {GK_EDGE(1), GK_EDGE(2), GK_EDGE(3), GK_EDGE(4)};
+    edges[g->m - 1](g);
+}
+
+#undef GK_EDGE
+#undef GK_PASS
+#undef GK_BODY
+#undef GK_MR
+#undef GK_SCALARS
+#undef GK_UKR_NAME

@@ -1,0 +1,440 @@
+"""Plans: a product's decisions made once, B packed once, then called with nothing but pointers.
+
+A plan is immutable: a call works on a copy of its `Job` and on workspace borrowed for the call, so any number of threads
+may call one plan at once.  Its attributes tell what was decided for operands with contiguous rows (after the
+transpositions it was made with); a call with another layout is decided for that call and gives the same result to
+rounding.
+"""
+cimport numpy as cnp
+
+import numpy as np
+
+from gemmkit._kernels._calls cimport (Call, Prepacked, bind, bind_result, finish, operand, result_for, type_of)
+from gemmkit._kernels._engine cimport (Batch, describe, prepack_b, prepacked_bytes, prepare, run_group, workspace_bytes)
+from gemmkit._kernels._loops cimport Job, Place
+from gemmkit._kernels._parallel cimport threads_for
+from gemmkit._kernels._registry cimport GK_F32
+from gemmkit._kernels._schedule cimport Problem, refusal
+from libc.stdlib cimport free, malloc
+
+from gemmkit._kernels import _registry, _schedule
+
+cnp.import_array()
+
+cdef enum: PANEL_ALIGN = 64
+
+
+def size(x, str name):
+    """A dimension given by the user: an integer of at least 0."""
+    if isinstance(x, bool) or not hasattr(x, "__index__"):
+        raise TypeError(f"{name}: expected an integer, got {type(x).__name__}")
+    x = x.__index__()
+    if not 0 <= x < 2 ** 62:
+        raise ValueError(f"{name}: expected a size of at least 0, got {x}")
+    return x
+
+
+def shape_of(x, str name):
+    if isinstance(x, (str, bytes)) or not hasattr(x, "__iter__"):
+        raise TypeError(f"{name}: expected a tuple of sizes, got {type(x).__name__}")
+    shape = tuple(size(s, name) for s in x)
+    if not 1 <= len(shape) <= 64:
+        raise ValueError(f"{name}: expected 1 to 64 dimensions, got shape {shape}")
+    return shape
+
+
+cdef class Plan:
+    """What every plan has: the decided job, and B if it owns one."""
+    cdef Job job
+    cdef Prepacked packed
+    cdef object storage  # the memory of packed.panels
+    cdef int type, forced
+    cdef ptrdiff_t count  # products a call
+    cdef double alpha, beta
+    cdef bint trans_a, trans_b, owns_b
+    cdef tuple a_shape, b_shape  # as given by the caller, transposed or not
+    cdef tuple out_shape
+
+    def __init__(self, *args, **kwargs):
+        if type(self) is Plan:
+            raise TypeError("Plan: make one of its subclasses")
+
+    cdef int set_up(self, tuple a_shape, tuple b_shape, dtype, double alpha, double beta, bint trans_a, bint trans_b,
+                    object b, str algorithm) except -1:
+        cdef Call call
+        cdef Problem p
+        cdef cnp.ndarray b_array, a_like, b_like
+        cdef int d
+        cdef const char *why
+        if algorithm not in _schedule.CODES:
+            raise ValueError(f"algorithm: unknown {algorithm!r}; known are {', '.join(_schedule.CODES)}")
+        self.type = type_of(dtype, "dtype")
+        self.forced = _schedule.CODES[algorithm]
+        self.alpha, self.beta = alpha, beta
+        self.trans_a, self.trans_b = trans_a, trans_b
+        self.a_shape, self.b_shape = a_shape, b_shape
+        # Arrays of the right shape and contiguous strides that occupy a single element: a plan has shapes, not data.
+        a_like, b_like = contiguous_shape(a_shape, self.dtype), contiguous_shape(b_shape, self.dtype)
+        bind(&call, a_like, trans_a, b_like, NULL, trans_b)
+        self.out_shape = tuple([call.shape[d] for d in range(call.ndim)])
+        self.count = 1
+        for d in range(call.batch_ndim):
+            self.count *= call.shape[d]
+        call.job.type = self.type
+        call.job.rs_c = call.job.n * call.job.item
+        call.job.epilogue.alpha, call.job.epilogue.beta = alpha, beta
+        call.job.epilogue.has_bias = False
+        call.job.epilogue.rs_bias = call.job.epilogue.cs_bias = 0
+        self.owns_b = b is not None
+        if self.owns_b:
+            b_array = self.checked(b, "b", b_shape)
+            call.job.b_prepacked = True
+            call.job.rs_b, call.job.cs_b = 0, call.job.item
+        describe(&call.job, &p)
+        why = refusal(&p, self.forced)
+        if why != NULL:
+            raise ValueError(f"algorithm: {algorithm} can't run {call.job.m} x {call.job.n} x {call.job.k}: {why.decode()}")
+        prepare(&call.job, self.forced)
+        self.job = call.job
+        if self.owns_b:
+            self.pack(b_array)
+        return 0
+
+    cdef int pack(self, cnp.ndarray b) except -1:
+        """Pack each matrix of b into memory of the plan's own."""
+        cdef ptrdiff_t each = (prepacked_bytes(&self.job) + PANEL_ALIGN - 1) // PANEL_ALIGN * PANEL_ALIGN
+        cdef ptrdiff_t matrices = 1, index
+        cdef size_t address
+        cdef cnp.ndarray matrix
+        cdef int d, n = len(self.b_shape)
+        for d in range(n - 2):
+            matrices *= self.b_shape[d]
+        self.storage = np.empty(matrices * each + PANEL_ALIGN, np.uint8)
+        address = <size_t>cnp.PyArray_BYTES(<cnp.ndarray>self.storage)
+        self.packed.panels = <char *>((address + PANEL_ALIGN - 1) // PANEL_ALIGN * PANEL_ALIGN)
+        self.packed.each = each
+        self.packed.ndim = n
+        for d in range(n):
+            self.packed.shape[d] = self.b_shape[d]
+        if n == 1:
+            b = b[:, None]
+        elif self.trans_b:
+            b = b.swapaxes(-1, -2)
+        for index, batch_index in enumerate(np.ndindex(*self.b_shape[:max(n - 2, 0)])):
+            matrix = b[batch_index]
+            prepack_b(&self.job, cnp.PyArray_BYTES(matrix), cnp.PyArray_STRIDES(matrix)[0], cnp.PyArray_STRIDES(matrix)[1],
+                      self.packed.panels + index * each)
+        return 0
+
+    cdef cnp.ndarray checked(self, object x, str name, tuple shape):
+        """x as an array of the plan's type and shape."""
+        x = np.asarray(x)
+        if x.dtype.kind != "f" or x.dtype.itemsize != self.dtype.itemsize:
+            raise TypeError(f"{name}: expected dtype {self.dtype}, got {x.dtype}")
+        if x.shape != shape:
+            raise ValueError(f"{name}: expected shape {shape}, got {x.shape}")
+        return operand(x, name, self.type)
+
+    cdef cnp.ndarray checked_c(self, object c):
+        """c as a bias that broadcasts one way to the result."""
+        c = np.asarray(c)
+        if c.dtype.kind != "f" or c.dtype.itemsize != self.dtype.itemsize:
+            raise TypeError(f"c: expected dtype {self.dtype}, got {c.dtype}")
+        full = self.out_shape
+        if c.ndim > len(full) or any(s not in (1, f) for s, f in zip(c.shape[::-1], full[::-1])):
+            raise ValueError(f"c: shape {c.shape} doesn't broadcast to the result's {full}")
+        return operand(c, "c", self.type) if self.beta != 0.0 else None
+
+    cdef object run(self, object a, object b, object c, object out):
+        cdef Call call
+        cdef cnp.ndarray x = self.checked(a, "a", self.a_shape), y = None, bias = None
+        if self.owns_b:
+            if b is not None:
+                raise ValueError("b: this plan owns its B, packed when it was made; call it without")
+        else:
+            if b is None:
+                raise ValueError("b: this plan owns no B; pass one of shape " + str(self.b_shape))
+            y = self.checked(b, "b", self.b_shape)
+        if c is not None:
+            bias = self.checked_c(c)
+        bind(&call, x, self.trans_a, y, &self.packed if self.owns_b else NULL, self.trans_b)
+        return finish(&call, self.type, out, bias, self.alpha, self.beta, &self.job, self.forced,
+                      (x, y, bias) if out is not None else ())
+
+    @property
+    def dtype(self):
+        """The number type of operands and result."""
+        return np.dtype(np.float32 if self.type == GK_F32 else np.float64)
+
+    @property
+    def algorithm(self):
+        """general, direct, small_k, skinny_m, skinny_n or split_k."""
+        return _schedule.NAMES[self.job.how.algorithm]
+
+    @property
+    def isa(self):
+        """The instruction set of the kernel."""
+        return _registry.isa_names(self.job.inner.isa)[-1]
+
+    @property
+    def kernel(self):
+        """The micro-kernel: a name of the kernel table."""
+        return self.job.inner.name.decode()
+
+    @property
+    def mr(self):
+        """Rows of C that the kernel holds."""
+        return self.job.inner.mr
+
+    @property
+    def nr(self):
+        """Columns of C that the kernel holds; of a stream kernel, its vector length."""
+        return self.job.inner.nr
+
+    @property
+    def mc(self):
+        """Rows of A in a block."""
+        return self.job.how.mc
+
+    @property
+    def nc(self):
+        """Columns of B in a panel."""
+        return self.job.how.nc
+
+    @property
+    def kc(self):
+        """Steps of K between visits to C."""
+        return self.job.how.kc
+
+    @property
+    def packs(self):
+        """Operands that a call packs: a subset of ("a", "b")."""
+        return ("a",) * bool(self.job.how.pack_a) + ("b",) * bool(self.job.how.pack_b)
+
+    @property
+    def splits(self):
+        """Parts that K is summed up in; 1 unless the algorithm is split_k."""
+        return self.job.how.splits
+
+    @property
+    def num_threads(self):
+        """Threads that a call made now would use."""
+        return threads_for(<double>self.job.m * self.job.n * self.job.k * self.count)
+
+    @property
+    def workspace_bytes(self):
+        """Bytes that a call borrows for packed panels and partial sums, for each product that runs at once."""
+        return workspace_bytes(&self.job) if self.job.k and self.job.m and self.job.n else 0
+
+    @property
+    def work(self):
+        """Multiply-adds of a call."""
+        return <object>self.job.m * self.job.n * self.job.k * self.count
+
+    @property
+    def packed_bytes(self):
+        """Bytes of the plan's own B."""
+        return self.storage.nbytes if self.owns_b else 0
+
+    def described(self, what):
+        owned = f", B packed in {self.packed_bytes:,} bytes" if self.owns_b else ""
+        return (f"<{type(self).__name__} {what} {self.dtype}: {self.algorithm}, {self.kernel}, "
+                f"MC {self.mc} NC {self.nc} KC {self.kc}, threads {self.num_threads}, "
+                f"workspace {self.workspace_bytes:,} bytes{owned}>")
+
+
+cdef cnp.ndarray contiguous_shape(tuple shape, object dtype):
+    """An array that has `shape` and the strides of a contiguous one, but no memory behind it: never to be read."""
+    steps, step = [], dtype.itemsize
+    for s in reversed(shape):
+        steps.append(step)
+        step *= max(s, 1)
+    if step > 2 ** 62:
+        raise ValueError(f"an operand of shape {shape} is larger than memory can be")
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, tuple(reversed(steps)))
+
+
+cdef double scalar(object x, str name) except? -1.0:
+    try:
+        return float(x)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a real number, got {type(x).__name__}") from None
+
+
+cdef class GemmPlan(Plan):
+    """A Gemm of fixed shape: ``alpha * A @ B + beta * C`` (ONNX Gemm 13).
+
+    Parameters
+    ----------
+    m, n, k : int
+        A is (m, k), B is (k, n).
+    dtype : float32 or float64
+    trans_a, trans_b : bool
+        The plan is called with A as (k, m), B as (n, k).
+    alpha, beta : float
+    b : array_like, optional
+        Packed now and owned by the plan, whatever happens to the array later.
+    algorithm : str
+        Force one of general, direct, small_k, skinny_m, skinny_n, split_k; "auto" chooses.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A size below 0, a B of another shape or type, an algorithm that can't run this shape.
+    """
+
+    def __init__(self, m, n, k, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0, beta=1.0, b=None,
+                 str algorithm="auto"):
+        m, n, k = size(m, "m"), size(n, "n"), size(k, "k")
+        self.set_up((k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n), dtype, scalar(alpha, "alpha"),
+                    scalar(beta, "beta"), trans_a, trans_b, b, algorithm)
+
+    def __call__(self, a, b=None, c=None, out=None):
+        """Return ``alpha * A @ B + beta * c``; arguments as for `gemmkit.gemm`, of the plan's own shapes and dtype."""
+        return self.run(a, b, c, out)
+
+    def __repr__(self):
+        return self.described(f"M {self.job.m} N {self.job.n} K {self.job.k}")
+
+
+cdef class MatMulPlan(Plan):
+    """A matrix product of fixed shapes (numpy.matmul, ONNX MatMul 13).
+
+    Parameters
+    ----------
+    a_shape, b_shape : tuple of int
+        As for `gemmkit.matmul`, batch axes and rank 1 included.
+    dtype : float32 or float64
+    b : array_like, optional
+        Packed now and owned by the plan, batch axes included.
+    algorithm : str
+        Force one of general, direct, small_k, skinny_m, skinny_n, split_k; "auto" chooses.
+    """
+
+    def __init__(self, a_shape, b_shape, dtype, *, b=None, str algorithm="auto"):
+        self.set_up(shape_of(a_shape, "a_shape"), shape_of(b_shape, "b_shape"), dtype, 1.0, 0.0, False, False, b,
+                    algorithm)
+
+    def __call__(self, a, b=None, out=None):
+        """Return ``a @ b``; arguments as for `gemmkit.matmul`, of the plan's own shapes and dtype."""
+        return self.run(a, b, None, out)
+
+    def __repr__(self):
+        return self.described(f"{self.a_shape} @ {self.b_shape}")
+
+
+cdef class StridedBatchedGemm(Plan):
+    """`batch` Gemms of one shape, each operand a stack with any strides.
+
+    Parameters
+    ----------
+    batch, m, n, k : int
+        The plan is called with a (batch, m, k) and b (batch, k, n).
+    dtype, trans_a, trans_b, alpha, beta, algorithm
+        As for `GemmPlan`; a transposed operand is (batch, k, m) or (batch, n, k).
+    b : array_like, optional
+        (batch, k, n), packed now and owned by the plan.
+    """
+
+    def __init__(self, batch, m, n, k, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0, beta=1.0, b=None,
+                 str algorithm="auto"):
+        batch, m, n, k = size(batch, "batch"), size(m, "m"), size(n, "n"), size(k, "k")
+        self.set_up((batch, k, m) if trans_a else (batch, m, k), (batch, n, k) if trans_b else (batch, k, n), dtype,
+                    scalar(alpha, "alpha"), scalar(beta, "beta"), trans_a, trans_b, b, algorithm)
+
+    def __call__(self, a, b=None, c=None, out=None):
+        """Return ``alpha * A @ B + beta * c`` of shape (batch, m, n); c broadcasts one way to it."""
+        return self.run(a, b, c, out)
+
+    def __repr__(self):
+        return self.described(f"batch {self.count} M {self.job.m} N {self.job.n} K {self.job.k}")
+
+
+cdef class GroupedGemm:
+    """Unequal products scheduled together: those that can use every thread one by one, the others side by side.
+
+    Parameters
+    ----------
+    shapes : sequence of (m, n, k)
+    dtype : float32 or float64
+    trans_a, trans_b : bool
+        For all products.
+    alpha : float
+    """
+    cdef readonly tuple plans
+    cdef tuple order
+
+    def __init__(self, shapes, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0):
+        plans = []
+        for index, shape in enumerate(shapes):
+            shape = shape_of(shape, f"shapes[{index}]")
+            if len(shape) != 3:
+                raise ValueError(f"shapes[{index}]: expected (m, n, k), got {shape}")
+            plans.append(GemmPlan(*shape, dtype, trans_a=trans_a, trans_b=trans_b, alpha=alpha))
+        self.plans = tuple(plans)
+        self.order = tuple(sorted(range(len(plans)), key=lambda i: -plans[i].work))
+
+    def __call__(self, a, b, out=None):
+        """Return the list of products ``alpha * A[i] @ B[i]``.
+
+        Parameters
+        ----------
+        a, b : sequences of array_like
+            One matrix a product, of its shape and the plan's dtype.
+        out : sequence of ndarray, optional
+            One result a product; they must not overlap each other.
+        """
+        cdef ptrdiff_t count = len(self.plans), i
+        cdef Call call
+        cdef Plan plan
+        cdef cnp.ndarray x, y, result
+        cdef Job *jobs = NULL
+        cdef Place *places = NULL
+        cdef ptrdiff_t *order = NULL
+        cdef int status
+        a, b = list(a), list(b)
+        outs = [None] * count if out is None else list(out)
+        for name, given in (("a", a), ("b", b), ("out", outs)):
+            if len(given) != count:
+                raise ValueError(f"{name}: expected {count} arrays, got {len(given)}")
+        if not count:
+            return []
+        keep, results = [], []
+        jobs = <Job *>malloc(count * sizeof(Job))
+        places = <Place *>malloc(count * sizeof(Place))
+        order = <ptrdiff_t *>malloc(count * sizeof(ptrdiff_t))
+        try:
+            if jobs == NULL or places == NULL or order == NULL:
+                raise MemoryError("no memory for a group of products")
+            checked = [((<Plan>p).checked(a[i], f"a[{i}]", (<Plan>p).a_shape), (<Plan>p).checked(b[i], f"b[{i}]", (<Plan>p).b_shape))
+                       for i, p in enumerate(self.plans)]
+            inputs = tuple([z for pair in checked for z in pair])
+            for i in range(count):
+                plan = self.plans[i]
+                x, y = checked[i]
+                order[i] = self.order[i]
+                bind(&call, x, plan.trans_a, y, NULL, plan.trans_b)
+                call.job.type = plan.type
+                result = result_for(&call, plan.type, outs[i], inputs if outs[i] is not None else ())
+                if bind_result(&call, result, None, plan.alpha, 0.0, &plan.job, plan.forced):
+                    result = np.empty(plan.out_shape, plan.dtype)
+                    bind_result(&call, result, None, plan.alpha, 0.0, &plan.job, plan.forced)
+                jobs[i], places[i] = call.job, call.at
+                results.append(result)
+            with nogil:
+                status = run_group(jobs, places, count, order)
+            if status:
+                raise MemoryError("no memory for the workspace of a group of products")
+        finally:
+            free(jobs)
+            free(places)
+            free(order)
+        if out is None:
+            return results
+        for given, result in zip(outs, results):
+            if given is not None and result is not given:
+                given[...] = result
+        return [result if given is None else given for given, result in zip(outs, results)]
+
+    def __repr__(self):
+        return f"<GroupedGemm of {len(self.plans)} products: {', '.join(repr(p) for p in self.plans[:4])}{', ...' if len(self.plans) > 4 else ''}>"

@@ -1,0 +1,41 @@
+"""Decisions as pure functions of numbers: which algorithm, which blocks.  No kernel, no memory, no thread count."""
+from gemmkit._kernels._registry cimport gk_cache
+
+cdef enum Algorithm:
+    AUTO = 0
+    DIRECT = 1
+    GENERAL = 2
+    SMALL_K = 3
+    SKINNY_M = 4
+    SKINNY_N = 5
+    SPLIT_K = 6
+    NUM_ALGORITHMS = 7
+    NEVER_SPLIT = 8  # AUTO, but K stays whole: what a chunk of a split product asks for
+
+# The kernel a product's inner loop calls: the roles of the table.
+cdef enum Inner:
+    INNER_GEMM = 0
+    INNER_DOT = 1
+    INNER_STREAM = 2
+
+cdef struct Problem:
+    ptrdiff_t m, n, k
+    ptrdiff_t item
+    ptrdiff_t rs_a, cs_a, rs_b, cs_b  # bytes
+    bint b_prepacked  # B is in micro-panels of NR columns already
+    int mr, nr, vl  # the GEMM row's register block and vector length
+    int dot_mr, dot_nr
+    gk_cache l1d, l2, l3
+
+cdef struct Choice:
+    int algorithm
+    int inner  # of a split-K product: that of one chunk
+    bint pack_a, pack_b
+    bint walk_rows  # the tile loop runs along rows of C first
+    ptrdiff_t mc, nc, kc
+    ptrdiff_t ms, ns  # step of the tile loops: MR and NR, or less so that tiles come out even
+    ptrdiff_t splits, chunk  # of K; 1 and K when it is not split
+
+cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil
+# NULL when the operands' layout lets `algorithm` be forced, else why not.
+cdef const char *refusal(const Problem *p, int algorithm) noexcept nogil

@@ -1,0 +1,266 @@
+"""Which algorithm multiplies a shape, and in which blocks: pure functions of numbers.
+
+Nothing here knows the thread count: what decides the order of a summation (algorithm, KC, split of K) must not, or
+results would change with it.  Each constant stands with its reason or the benchmark that found it.
+"""
+from gemmkit._kernels._numbers cimport ceil_div, clamp, magnitude, round_up
+
+# An algorithm for few rows reads B once however many rows there are, up to what one pass can hold in registers; the
+# engine repeats passes of MR rows over a part of B that stays in L2, up to this many rows.
+cdef enum:
+    STREAM_ROWS = 8
+    DOT_ROWS = 16
+    DOT_COLUMNS = 4
+    SMALL_K_DEPTH = 32
+    SPLIT_OUTPUT = 4096  # outputs up to 64 x 64 have too few tiles for several threads
+    SPLIT_DEPTH = 512  # the least K a chunk is worth: adding its partial sum up costs one step of K per chunk
+    SPLIT_MOST = 16
+
+cdef double SPLIT_WORK = 2.0 * 1024 * 1024  # multiply-adds; below this one thread is as good
+cdef ptrdiff_t L3_MOST = 8 << 20  # more of B than this gains nothing once it outgrows L2, and costs workspace
+
+NAMES = {AUTO: "auto", DIRECT: "direct", GENERAL: "general", SMALL_K: "small_k", SKINNY_M: "skinny_m",
+         SKINNY_N: "skinny_n", SPLIT_K: "split_k"}
+CODES = {name: code for code, name in NAMES.items()}
+INNER_NAMES = {INNER_GEMM: "gemm", INNER_DOT: "dot", INNER_STREAM: "stream"}
+
+
+cdef inline ptrdiff_t gcd(ptrdiff_t a, ptrdiff_t b) noexcept nogil:
+    while b:
+        a, b = b, a % b
+    return a
+
+
+cdef bint strip_fits(ptrdiff_t rows, ptrdiff_t width, ptrdiff_t stride, const gk_cache *cache) noexcept nogil:
+    """Whether `rows` pieces of `width` bytes, `stride` apart, can lie in `cache` at once and leave a quarter free.
+
+    A power of two as stride sends every row to the same few sets: the cache is then as small as those sets.
+    """
+    cdef ptrdiff_t sets = cache.size // (cache.ways * cache.line)
+    cdef ptrdiff_t lines = ceil_div(width, cache.line) + (1 if width % cache.line or stride % cache.line else 0)
+    cdef ptrdiff_t step, usable = sets
+    stride = magnitude(stride)
+    if stride % cache.line == 0 and stride > 0:
+        step = gcd(stride // cache.line, sets)
+        usable = sets // step * (lines if lines < step else step)
+    return rows * lines * 4 <= usable * cache.ways * 3
+
+
+cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
+    """MC, NC, KC for the tile algorithms, from the sizes of the caches.
+
+    KC: an MR x KC micro-panel of A takes half of L1; B's micro-panel then streams from L2 past it.
+    MC: an MC x KC block of A takes half of L2, and leaves the rest to B's micro-panel and to C.
+    NC: a KC x NC panel of B takes half of the last level, 8 MiB at most.
+    """
+    cdef ptrdiff_t last = p.l3.size if p.l3.size > p.l2.size else p.l2.size
+    cdef ptrdiff_t blocks
+    c.kc = clamp(p.l1d.size // 2 // (p.mr * p.item), 128, 1024)
+    if p.k > c.kc:
+        blocks = ceil_div(p.k, c.kc)
+        c.kc = round_up(ceil_div(p.k, blocks), 8)
+    else:
+        c.kc = p.k
+    # Equal blocks: a short last one would cost a pass over C for little work.
+    c.mc = clamp(p.l2.size // 2 // ((c.kc if c.kc > 0 else 1) * p.item) // p.mr * p.mr, p.mr, 4096)
+    if p.m > c.mc:
+        c.mc = round_up(ceil_div(p.m, ceil_div(p.m, c.mc)), p.mr)
+    last = last // 2 if last // 2 < L3_MOST else L3_MOST
+    c.nc = clamp(last // ((c.kc if c.kc > 0 else 1) * p.item) // p.nr * p.nr, p.nr, 1 << 30)
+    if p.n > c.nc:
+        c.nc = round_up(ceil_div(p.n, ceil_div(p.n, c.nc)), p.nr)
+
+
+cdef void even_steps(const Problem *p, Choice *c) noexcept nogil:
+    """Steps of the tile loops.  Packed operands fix them; others are cut evenly: 64 columns as 32 + 32, not 48 + 16."""
+    cdef ptrdiff_t vectors = ceil_div(p.n, p.vl), widest = p.nr // p.vl
+    c.ms, c.ns = p.mr, p.nr
+    if not c.pack_b and not p.b_prepacked and vectors > 0:
+        c.ns = ceil_div(vectors, ceil_div(vectors, widest)) * p.vl
+    if not c.pack_a and p.m > 0:
+        c.ms = ceil_div(p.m, ceil_div(p.m, p.mr))
+
+
+cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
+    """Direct, small-K or general: whether operands are read in place or packed."""
+    cdef bint a_k_unit = p.cs_a == p.item or p.k <= 1, b_n_unit = p.cs_b == p.item or p.n <= 1
+    cdef ptrdiff_t width
+    c.inner = INNER_GEMM
+    c.splits, c.chunk = 1, p.k
+    c.walk_rows = False
+    c.pack_a = c.pack_b = False
+    if p.b_prepacked or forced == GENERAL:
+        c.algorithm = GENERAL
+    elif forced == DIRECT or forced == SMALL_K:
+        c.algorithm = forced
+    elif p.k <= SMALL_K_DEPTH and p.m >= 4 * p.mr and p.n >= 2 * p.nr:
+        c.algorithm = SMALL_K
+    elif not b_n_unit:
+        c.algorithm = GENERAL
+    else:
+        # In place as long as a strip of B, NR columns wide and K deep, stays in L2 while A passes by it.
+        width = (p.nr if p.n > p.nr else p.n) * p.item
+        if p.m <= 2 * p.mr or strip_fits(p.k, width, p.rs_b, &p.l2):
+            c.algorithm = DIRECT
+        else:
+            c.algorithm = GENERAL
+        # A column of A is one line a row of C: worth packing when several strips of B will read it again.
+        if not a_k_unit and p.n > 2 * p.nr and p.k > 64:
+            c.algorithm = GENERAL
+    if c.algorithm == GENERAL:
+        c.pack_b = not p.b_prepacked
+        c.pack_a = not a_k_unit and (p.n > p.nr or p.rs_a != p.item)
+    elif c.algorithm == SMALL_K:
+        c.pack_b = not b_n_unit
+        c.walk_rows = True
+    choose_blocking(p, c)
+    if c.algorithm == DIRECT or c.algorithm == SMALL_K:
+        c.nc = p.n
+        if p.k <= 2 * c.kc or c.algorithm == SMALL_K:
+            c.kc = p.k
+            c.mc = clamp(p.l2.size // 2 // ((p.k if p.k > 0 else 1) * p.item) // p.mr * p.mr, p.mr, 4096)
+    even_steps(p, c)
+    c.mc = round_up(c.mc, c.ms)
+
+
+cdef const char *refusal(const Problem *p, int algorithm) noexcept nogil:
+    cdef bint a_k_unit = p.cs_a == p.item or p.k <= 1
+    cdef bint b_n_unit = p.cs_b == p.item or p.n <= 1, b_k_unit = p.rs_b == p.item or p.k <= 1
+    if algorithm == AUTO or algorithm == GENERAL:
+        return NULL
+    if p.b_prepacked:
+        return b"B is prepacked for the general algorithm"
+    if algorithm == DIRECT and not b_n_unit:
+        return b"B's rows are not contiguous"
+    if algorithm == SMALL_K and p.k > 512:
+        return b"K is not small"
+    if algorithm == SKINNY_M and p.m > 64:
+        return b"M is not small"
+    if algorithm == SKINNY_M and not b_n_unit and not b_k_unit:
+        return b"neither B's rows nor its columns are contiguous"
+    if algorithm == SKINNY_N and p.n > 64:
+        return b"N is not small"
+    if algorithm == SKINNY_N and not a_k_unit:
+        return b"A's rows are not contiguous"
+    if algorithm == SPLIT_K and (p.m * p.n > 64 * SPLIT_OUTPUT or p.k < 2):
+        return b"the output is not small, or there is no K to split"
+    return NULL
+
+
+cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
+    """Fill `c` with the algorithm and blocks for `p`; `forced` must have no `refusal`."""
+    cdef bint a_k_unit = p.cs_a == p.item or p.k <= 1
+    cdef bint b_n_unit = p.cs_b == p.item or p.n <= 1, b_k_unit = p.rs_b == p.item or p.k <= 1
+    cdef double work = <double>p.m * p.n * p.k
+    cdef ptrdiff_t splits
+    cdef Problem chunk
+    if p.b_prepacked:
+        choose_tiles(p, GENERAL, c)
+        return
+    if forced == SPLIT_K or (forced == AUTO and p.k >= 2 * SPLIT_DEPTH and p.m * p.n <= SPLIT_OUTPUT
+                             and work >= SPLIT_WORK):
+        splits = clamp(p.k // SPLIT_DEPTH, 2, SPLIT_MOST)
+        chunk = p[0]
+        chunk.k = round_up(ceil_div(p.k, splits), 8)
+        choose(&chunk, NEVER_SPLIT, c)
+        c.algorithm = SPLIT_K
+        c.chunk = chunk.k
+        c.splits = ceil_div(p.k, c.chunk)
+        return
+    c.splits, c.chunk = 1, p.k
+    c.pack_a = c.pack_b = c.walk_rows = False
+    if forced == AUTO or forced == NEVER_SPLIT or forced == SKINNY_M or forced == SKINNY_N:
+        if (forced == SKINNY_N or (forced != SKINNY_M and p.n <= DOT_COLUMNS and p.k >= 2 * p.vl)) and a_k_unit:
+            c.algorithm, c.inner = SKINNY_N, INNER_DOT
+            c.pack_b = not b_k_unit
+            skinny_blocks(p, c)
+            return
+        if b_n_unit and (forced == SKINNY_M or (p.m <= STREAM_ROWS and p.n >= p.vl)):
+            c.algorithm, c.inner = SKINNY_M, INNER_STREAM
+            skinny_blocks(p, c)
+            return
+        if b_k_unit and not b_n_unit and (forced == SKINNY_M or (p.m <= DOT_ROWS and p.k >= 2 * p.vl)):
+            c.algorithm, c.inner = SKINNY_M, INNER_DOT
+            c.pack_a = not a_k_unit
+            skinny_blocks(p, c)
+            return
+    choose_tiles(p, AUTO if forced == NEVER_SPLIT else forced, c)
+
+
+cdef void skinny_blocks(const Problem *p, Choice *c) noexcept nogil:
+    """Blocks of the skinny algorithms.
+
+    STREAM: nc columns, whose part of C stays in half of L1 while K runs; more than MR rows come back to the same kc
+    rows of B, which then stay in half of L2.
+    DOT: kc steps of K, of which the tile's rows and columns (MR + NR lines) stay in half of L1.
+    """
+    cdef ptrdiff_t rows = p.m if p.m < 4 else 4
+    if c.inner == INNER_STREAM:
+        c.ms, c.ns = 4, p.vl
+        c.nc = clamp(round_up(p.l1d.size // 2 // (rows * p.item), 4 * p.vl), 4 * p.vl, 8192)
+        c.kc = p.k
+        if p.m > 4:
+            c.kc = clamp(p.l2.size // 2 // ((c.nc if c.nc < p.n else p.n) * p.item) // 8 * 8, 8, 1 << 30)
+        c.mc = p.m
+    else:
+        c.ms, c.ns = p.dot_mr, p.dot_nr
+        c.mc, c.nc = p.m, p.n
+        c.kc = p.k
+        if p.m > p.dot_mr and p.n > p.dot_nr:
+            c.kc = clamp(p.l2.size // 4 // (p.dot_nr * p.item) // 64 * 64, 64, 1 << 30)
+
+
+cdef dict as_dict(const Choice *c):
+    return {"algorithm": NAMES[c.algorithm], "inner": INNER_NAMES[c.inner], "pack_a": bool(c.pack_a),
+            "pack_b": bool(c.pack_b), "walk_rows": bool(c.walk_rows), "mc": c.mc, "nc": c.nc, "kc": c.kc,
+            "ms": c.ms, "ns": c.ns, "splits": c.splits, "chunk": c.chunk}
+
+
+def choose_algorithm(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, *, int item=4, a_strides=None, b_strides=None,
+                     bint b_prepacked=False, int mr=8, int nr=48, int vl=16, int dot_mr=4, int dot_nr=4,
+                     l1d=(32768, 8, 64), l2=(1048576, 8, 64), l3=(33554432, 16, 64), str algorithm="auto"):
+    """What `choose` decides for these numbers, as a dict: the pure function, for tests and explanations.
+
+    Parameters
+    ----------
+    m, n, k : int
+        The product is (m, k) @ (k, n).
+    item : int
+        Bytes an element.
+    a_strides, b_strides : (int, int), optional
+        Byte strides; contiguous rows by default.
+    b_prepacked : bool
+        B lies in micro-panels.
+    mr, nr, vl, dot_mr, dot_nr : int
+        The table rows' register blocks and vector length.
+    l1d, l2, l3 : (int, int, int)
+        Size in bytes, ways, line in bytes.
+    algorithm : str
+        Force one.
+
+    Raises
+    ------
+    ValueError
+        The forced algorithm can't take these operands.
+    """
+    cdef Problem p
+    cdef Choice c
+    p.m, p.n, p.k, p.item, p.b_prepacked = m, n, k, item, b_prepacked
+    p.rs_a, p.cs_a = a_strides or (k * item, item)
+    p.rs_b, p.cs_b = b_strides or (n * item, item)
+    p.mr, p.nr, p.vl, p.dot_mr, p.dot_nr = mr, nr, vl, dot_mr, dot_nr
+    p.l1d.size, p.l1d.ways, p.l1d.line = l1d
+    p.l2.size, p.l2.ways, p.l2.line = l2
+    p.l3.size, p.l3.ways, p.l3.line = l3
+    cdef const char *why = refusal(&p, CODES[algorithm])
+    if why != NULL:
+        raise ValueError(f"algorithm: {algorithm} can't run {m} x {n} x {k}: {why.decode()}")
+    choose(&p, CODES[algorithm], &c)
+    return as_dict(&c)
+
+
+def fits(ptrdiff_t rows, ptrdiff_t width, ptrdiff_t stride, cache):
+    """Whether `rows` pieces of `width` bytes, `stride` apart, can lie in a cache (size, ways, line) at once."""
+    cdef gk_cache c
+    c.size, c.ways, c.line = cache
+    return bool(strip_fits(rows, width, stride, &c))

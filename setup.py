@@ -1,0 +1,56 @@
+"""Five layers, one flag list.  Kernels live in `_registry` alone; only `_parallel` needs OpenMP.
+
+No flag names the build machine: instruction sets are target regions inside the C headers, chosen at run time.
+GEMMKIT_SANITIZE=address,undefined builds with those sanitizers.
+"""
+import glob
+import os
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+C_FLAGS = ["-O3", "-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra"]
+# What Cython generates is not ours to tidy up.
+CYTHON_FLAGS = C_FLAGS + ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-missing-field-initializers",
+                          "-Wno-sign-compare", "-Wno-cast-function-type", "-Wno-implicit-fallthrough"]
+LINK_FLAGS = []
+if os.environ.get("GEMMKIT_SANITIZE"):
+    wanted = "-fsanitize=" + os.environ["GEMMKIT_SANITIZE"]
+    CYTHON_FLAGS += [wanted, "-fno-omit-frame-pointer", "-g", "-fno-sanitize-recover=undefined"]
+    LINK_FLAGS += [wanted]
+
+HEADERS = glob.glob("gemmkit/_isa/*.h")
+
+
+def extension(name, c_sources=(), openmp=False):
+    flags = ["-fopenmp"] if openmp else []
+    return Extension(
+        f"gemmkit._kernels.{name}",
+        [f"gemmkit/_kernels/{name}.pyx", *c_sources],
+        include_dirs=["gemmkit/_isa", numpy.get_include()],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+        extra_compile_args=CYTHON_FLAGS + flags,
+        extra_link_args=LINK_FLAGS + flags,
+        depends=HEADERS,
+    )
+
+
+setup(
+    ext_modules=cythonize(
+        [
+            extension("_registry", ["gemmkit/_isa/registry.c", "gemmkit/_isa/cpu_features.c"]),
+            extension("_parallel", openmp=True),
+            extension("_schedule"),
+            extension("_loops"),
+            extension("_engine"),
+            extension("_calls"),
+            extension("_matmul"),
+            extension("_plans"),
+        ],
+        compiler_directives={
+            # Hot code indexes C pointers, which these don't touch; Python containers keep their checks.
+            "language_level": 3, "cdivision": True, "freethreading_compatible": True, "embedsignature": True,
+        },
+    ),
+)
