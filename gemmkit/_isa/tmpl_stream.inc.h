@@ -11,7 +11,9 @@
 GK_INLINE void GK_PASS(const int m, const int rows, ptrdiff_t p, const gk_ukr_args *g)
 {
     const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), step = V_LEN * item;
-    const char *b = g->b + p * g->rs_b;
+    const ptrdiff_t rs_b = g->rs_b, rs_c = g->rs_c;
+    const char *b = g->b + p * rs_b;
+    char *const c = g->c;
     /* The first pass starts from `add`, or zero; each later one from what the pass before left in C. */
     const char *from = p ? g->c : g->add;
     const ptrdiff_t rs_from = p ? g->rs_c : g->rs_add;
@@ -25,38 +27,53 @@ GK_INLINE void GK_PASS(const int m, const int rows, ptrdiff_t p, const gk_ukr_ar
             s[i][u] = V_BROADCAST(g->a + i * g->rs_a + (p + u) * g->cs_a);
     }
     for (; n >= V_LEN; n -= V_LEN, at += step) {
-        V_TYPE y[GK_MR];
+        V_TYPE y[GK_MR], z[GK_MR];
         GK_UNROLL
         for (int i = 0; i < m; i++)
             y[i] = from ? V_LOAD(from + i * rs_from + at) : V_ZERO();
+        /* Even and odd rows of B have sums of their own: half the latency from one pass to the next. */
+        GK_UNROLL
+        for (int i = 0; i < m; i++)
+            z[i] = V_ZERO();
         GK_UNROLL
         for (int u = 0; u < rows; u++) {
-            const V_TYPE bv = V_LOAD(b + u * g->rs_b + at);
+            const V_TYPE bv = V_LOAD(b + u * rs_b + at);
             GK_UNROLL
-            for (int i = 0; i < m; i++)
-                y[i] = V_FMA(s[i][u], bv, y[i]);
+            for (int i = 0; i < m; i++) {
+                if (u % 2)
+                    z[i] = V_FMA(s[i][u], bv, z[i]);
+                else
+                    y[i] = V_FMA(s[i][u], bv, y[i]);
+            }
         }
         GK_UNROLL
         for (int i = 0; i < m; i++)
-            V_STORE(g->c + i * g->rs_c + at, y[i]);
+            V_STORE(c + i * rs_c + at, rows > 1 ? V_ADD(y[i], z[i]) : y[i]);
     }
     if (n > 0) {
         const V_MASK mask = V_TAIL_MASK((int)n);
         (void)mask;
-        V_TYPE y[GK_MR];
+        V_TYPE y[GK_MR], z[GK_MR];
         GK_UNROLL
         for (int i = 0; i < m; i++)
             y[i] = from ? V_LOAD_TAIL(from + i * rs_from + at, mask) : V_ZERO();
         GK_UNROLL
+        for (int i = 0; i < m; i++)
+            z[i] = V_ZERO();
+        GK_UNROLL
         for (int u = 0; u < rows; u++) {
-            const V_TYPE bv = V_LOAD_TAIL(b + u * g->rs_b + at, mask);
+            const V_TYPE bv = V_LOAD_TAIL(b + u * rs_b + at, mask);
             GK_UNROLL
-            for (int i = 0; i < m; i++)
-                y[i] = V_FMA(s[i][u], bv, y[i]);
+            for (int i = 0; i < m; i++) {
+                if (u % 2)
+                    z[i] = V_FMA(s[i][u], bv, z[i]);
+                else
+                    y[i] = V_FMA(s[i][u], bv, y[i]);
+            }
         }
         GK_UNROLL
         for (int i = 0; i < m; i++)
-            V_STORE_TAIL(g->c + i * g->rs_c + at, mask, y[i]);
+            V_STORE_TAIL(c + i * rs_c + at, mask, rows > 1 ? V_ADD(y[i], z[i]) : y[i]);
     }
 }
 

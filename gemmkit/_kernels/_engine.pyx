@@ -261,11 +261,37 @@ cdef inline void place_of(const Place *base, const Batch *batch, ptrdiff_t index
         d -= 1
 
 
+cdef inline bint is_one_tile(const Job *job) noexcept nogil:
+    """Whether a product is one call of a micro-kernel on operands read in place: then a batch needs no loops inside."""
+    cdef const Choice *how = &job.how
+    return (how.inner == INNER_GEMM and how.algorithm != SPLIT_K and not how.pack_a and not how.pack_b
+            and not job.b_prepacked and job.m <= job.gemm.mr and job.n <= job.gemm.nr and job.k <= how.kc)
+
+
+cdef inline void one_tile(const Job *job, gk_ukr_args *g) noexcept nogil:
+    """What stays the same from product to product."""
+    g.m, g.n, g.k = job.m, job.n, job.k
+    g.rs_a, g.cs_a, g.rs_b, g.cs_b, g.rs_c = job.rs_a, job.cs_a, job.rs_b, job.item, job.rs_c
+    g.add, g.rs_add = NULL, job.epilogue.rs_bias
+
+
 cdef void items_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     cdef const Items *t = <const Items *>context
     cdef ptrdiff_t index, end = least(t.batch.count, (task + 1) * t.step)
     cdef char *workspace = t.workspace + thread * t.private_bytes
     cdef Place at
+    cdef gk_ukr_args g
+    if is_one_tile(t.job):
+        one_tile(t.job, &g)
+        for index in range(task * t.step, end):
+            place_of(t.at, t.batch, index, &at)
+            g.a, g.b, g.c = at.a, at.b, at.c
+            if t.job.bias_starts:
+                g.add = at.bias
+            t.job.gemm.fn(&g)
+            if t.job.finishes:
+                finish_tile(t.job, &at, 0, 0, g.m, g.n)
+        return
     for index in range(task * t.step, end):
         place_of(t.at, t.batch, index, &at)
         if t.job.k == 0:

@@ -9,7 +9,8 @@ cimport numpy as cnp
 
 import numpy as np
 
-from gemmkit._kernels._calls cimport (Call, Prepacked, bind, bind_result, finish, operand, result_for, type_of)
+from gemmkit._kernels._calls cimport (Call, Prepacked, bind, bind_result, finish, is_plain, operand, result_for,
+                                        type_of)
 from gemmkit._kernels._engine cimport (Batch, describe, prepack_b, prepacked_bytes, prepare, run_group, workspace_bytes)
 from gemmkit._kernels._loops cimport Job, Place
 from gemmkit._kernels._parallel cimport threads_for
@@ -43,12 +44,22 @@ def shape_of(x, str name):
     return shape
 
 
+cdef bint has_shape(cnp.ndarray x, tuple shape):
+    cdef int d
+    if cnp.PyArray_NDIM(x) != len(shape):
+        return False
+    for d in range(cnp.PyArray_NDIM(x)):
+        if cnp.PyArray_DIMS(x)[d] != <ptrdiff_t>shape[d]:
+            return False
+    return True
+
+
 cdef class Plan:
     """What every plan has: the decided job, and B if it owns one."""
     cdef Job job
     cdef Prepacked packed
     cdef object storage  # the memory of packed.panels
-    cdef int type, forced
+    cdef int type, forced, numpy_type
     cdef ptrdiff_t count  # products a call
     cdef double alpha, beta
     cdef bint trans_a, trans_b, owns_b
@@ -69,6 +80,7 @@ cdef class Plan:
         if algorithm not in _schedule.CODES:
             raise ValueError(f"algorithm: unknown {algorithm!r}; known are {', '.join(_schedule.CODES)}")
         self.type = type_of(dtype, "dtype")
+        self.numpy_type = cnp.NPY_FLOAT32 if self.type == GK_F32 else cnp.NPY_FLOAT64
         self.forced = _schedule.CODES[algorithm]
         self.alpha, self.beta = alpha, beta
         self.trans_a, self.trans_b = trans_a, trans_b
@@ -128,6 +140,8 @@ cdef class Plan:
 
     cdef cnp.ndarray checked(self, object x, str name, tuple shape):
         """x as an array of the plan's type and shape."""
+        if is_plain(x) and cnp.PyArray_TYPE(<cnp.ndarray>x) == self.numpy_type and has_shape(<cnp.ndarray>x, shape):
+            return x
         x = np.asarray(x)
         if x.dtype.kind != "f" or x.dtype.itemsize != self.dtype.itemsize:
             raise TypeError(f"{name}: expected dtype {self.dtype}, got {x.dtype}")

@@ -15,6 +15,8 @@ cdef enum:
     SPLIT_OUTPUT = 4096  # outputs up to 64 x 64 have too few tiles for several threads
     SPLIT_DEPTH = 512  # the least K a chunk is worth: adding its partial sum up costs one step of K per chunk
     SPLIT_MOST = 16
+    IN_PLACE_ROWS = 128
+    PACKING_ROWS = 384  # rows of A from which packing B pays even where a strip of it would stay in L2
 
 cdef double SPLIT_WORK = 2.0 * 1024 * 1024  # multiply-adds; below this one thread is as good
 cdef ptrdiff_t L3_MOST = 8 << 20  # more of B than this gains nothing once it outgrows L2, and costs workspace
@@ -49,35 +51,40 @@ cdef bint strip_fits(ptrdiff_t rows, ptrdiff_t width, ptrdiff_t stride, const gk
 cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
     """MC, NC, KC for the tile algorithms, from the sizes of the caches.
 
-    KC: an MR x KC micro-panel of A takes half of L1; B's micro-panel then streams from L2 past it.
-    MC: an MC x KC block of A takes half of L2, and leaves the rest to B's micro-panel and to C.
+    KC: an MR x KC micro-panel of A takes three quarters of L1; B's micro-panel streams from L2 past it.  Each KC block
+        is a pass over C, so longer is better as long as A stays: 1024 against 512 is worth 2 to 4 % at 1024^3.
+    MC: an MC x KC block of A takes half of L2, and leaves the rest to B's micro-panel and to C.  Read in place, its
+        rows lie on a page each, and IN_PLACE_ROWS of them are what the first-level TLB (64 to 96 entries) bears.
     NC: a KC x NC panel of B takes half of the last level, 8 MiB at most.
     """
-    cdef ptrdiff_t last = p.l3.size if p.l3.size > p.l2.size else p.l2.size
-    cdef ptrdiff_t blocks
-    c.kc = clamp(p.l1d.size // 2 // (p.mr * p.item), 128, 1024)
-    if p.k > c.kc:
-        blocks = ceil_div(p.k, c.kc)
-        c.kc = round_up(ceil_div(p.k, blocks), 8)
-    else:
-        c.kc = p.k
-    # Equal blocks: a short last one would cost a pass over C for little work.
-    c.mc = clamp(p.l2.size // 2 // ((c.kc if c.kc > 0 else 1) * p.item) // p.mr * p.mr, p.mr, 4096)
-    if p.m > c.mc:
-        c.mc = round_up(ceil_div(p.m, ceil_div(p.m, c.mc)), p.mr)
+    cdef ptrdiff_t last = p.l3.size if p.l3.size > p.l2.size else p.l2.size, line, most
     last = last // 2 if last // 2 < L3_MOST else L3_MOST
-    c.nc = clamp(last // ((c.kc if c.kc > 0 else 1) * p.item) // p.nr * p.nr, p.nr, 1 << 30)
-    if p.n > c.nc:
-        c.nc = round_up(ceil_div(p.n, ceil_div(p.n, c.nc)), p.nr)
+    # A division is worth a small product's time, so each is taken only by operands that outgrow the block.
+    c.kc = p.k
+    if p.k > 128:
+        c.kc = clamp(p.l1d.size * 3 // 4 // (p.mr * p.item), 128, 1024)
+        c.kc = p.k if p.k <= c.kc else round_up(ceil_div(p.k, ceil_div(p.k, c.kc)), 8)
+    line = (c.kc if c.kc > 0 else 1) * p.item
+    # Equal blocks: a short last one would cost a pass over C for little work.
+    c.mc = p.m
+    if p.m * line > p.l2.size // 2 or (p.m > IN_PLACE_ROWS and not c.pack_a):
+        most = clamp(p.l2.size // 2 // line, p.mr, 4096 if c.pack_a else IN_PLACE_ROWS)
+        c.mc = ceil_div(p.m, ceil_div(p.m, most))
+    c.mc = round_up(c.mc if c.mc > 0 else 1, p.mr)
+    c.nc = p.n
+    if p.n * line > last:
+        c.nc = ceil_div(p.n, ceil_div(p.n, clamp(last // line, p.nr, 1 << 30)))
+    c.nc = round_up(c.nc if c.nc > 0 else 1, p.nr)
 
 
 cdef void even_steps(const Problem *p, Choice *c) noexcept nogil:
     """Steps of the tile loops.  Packed operands fix them; others are cut evenly: 64 columns as 32 + 32, not 48 + 16."""
-    cdef ptrdiff_t vectors = ceil_div(p.n, p.vl), widest = p.nr // p.vl
+    cdef ptrdiff_t vectors
     c.ms, c.ns = p.mr, p.nr
-    if not c.pack_b and not p.b_prepacked and vectors > 0:
-        c.ns = ceil_div(vectors, ceil_div(vectors, widest)) * p.vl
-    if not c.pack_a and p.m > 0:
+    if p.n > p.nr and not c.pack_b and not p.b_prepacked:
+        vectors = ceil_div(p.n, p.vl)
+        c.ns = ceil_div(vectors, ceil_div(vectors * p.vl, p.nr)) * p.vl
+    if p.m > p.mr and not c.pack_a:
         c.ms = ceil_div(p.m, ceil_div(p.m, p.mr))
 
 
@@ -100,7 +107,8 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
     else:
         # In place as long as a strip of B, NR columns wide and K deep, stays in L2 while A passes by it.
         width = (p.nr if p.n > p.nr else p.n) * p.item
-        if p.m <= 2 * p.mr or strip_fits(p.k, width, p.rs_b, &p.l2):
+        if p.m <= 2 * p.mr or (strip_fits(p.k, width, p.rs_b, &p.l2)
+                               and (p.m < PACKING_ROWS or p.k * p.n * p.item <= p.l2.size // 4)):
             c.algorithm = DIRECT
         else:
             c.algorithm = GENERAL
@@ -118,9 +126,9 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
         c.nc = p.n
         if p.k <= 2 * c.kc or c.algorithm == SMALL_K:
             c.kc = p.k
-            c.mc = clamp(p.l2.size // 2 // ((p.k if p.k > 0 else 1) * p.item) // p.mr * p.mr, p.mr, 4096)
     even_steps(p, c)
-    c.mc = round_up(c.mc, c.ms)
+    if c.ms != p.mr:
+        c.mc = round_up(c.mc, c.ms)
 
 
 cdef const char *refusal(const Problem *p, int algorithm) noexcept nogil:
@@ -145,6 +153,15 @@ cdef const char *refusal(const Problem *p, int algorithm) noexcept nogil:
     if algorithm == SPLIT_K and (p.m * p.n > 64 * SPLIT_OUTPUT or p.k < 2):
         return b"the output is not small, or there is no K to split"
     return NULL
+
+
+cdef inline ptrdiff_t stream_rows(const Problem *p) noexcept nogil:
+    """Rows up to which B is better streamed than cut into strips: the more, the farther away B lies.
+
+    From L1 a register tile reads as fast, and only one row leaves it without parallel sums.
+    """
+    cdef ptrdiff_t bytes = p.n * p.k * p.item
+    return 1 if bytes <= p.l1d.size else STREAM_ROWS // 2 if bytes <= p.l2.size // 2 else STREAM_ROWS
 
 
 cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
@@ -175,7 +192,7 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
             c.pack_b = not b_k_unit
             skinny_blocks(p, c)
             return
-        if b_n_unit and (forced == SKINNY_M or (p.m <= STREAM_ROWS and p.n >= p.vl)):
+        if b_n_unit and (forced == SKINNY_M or (p.n > p.vl and p.m <= stream_rows(p))):
             c.algorithm, c.inner = SKINNY_M, INNER_STREAM
             skinny_blocks(p, c)
             return
