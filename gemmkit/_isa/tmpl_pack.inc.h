@@ -3,15 +3,21 @@
  * Needs GK_PACK_NAME and V_TRANSPOSE(src, s_w, dst, s_dst), which moves a V_SQUARE x V_SQUARE block.  Three layouts of
  * the source, told apart by strides: lines adjacent (a copy), k adjacent (a transpose in registers), neither. */
 
-static void GK_PACK_NAME(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+#define GK_COPY_PANELS GK_CAT(GK_PACK_NAME, _copy)
+
+/* Lines adjacent: a copy, a few steps of k at a time through all micro-panels, so that the source is read along its
+ * rows (a page each, if it is wide) and not in strips of R down to the last row. */
+GK_INLINE void GK_COPY_PANELS(const char *src, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
 {
+    enum { STEPS = 16 };
     const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), line = R * item;
-    for (; w > 0; w -= R, src += R * s_w, dst += k * line) {
-        const ptrdiff_t full = w < R ? w : R;
-        if (s_w == item) {
-            for (ptrdiff_t p = 0; p < k; p++) {
-                const char *s = src + p * s_k;
-                char *d = dst + p * line;
+    for (ptrdiff_t p0 = 0; p0 < k; p0 += STEPS) {
+        const ptrdiff_t p1 = p0 + STEPS < k ? p0 + STEPS : k;
+        for (ptrdiff_t w0 = 0; w0 < w; w0 += R) {
+            const ptrdiff_t full = w - w0 < R ? w - w0 : R;
+            for (ptrdiff_t p = p0; p < p1; p++) {
+                const char *s = src + w0 * item + p * s_k;
+                char *d = dst + w0 * k * item + p * line;
                 ptrdiff_t i = 0;
                 for (; i + V_LEN <= full; i += V_LEN)
                     V_STORE(d + i * item, V_LOAD(s + i * item));
@@ -20,8 +26,19 @@ static void GK_PACK_NAME(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_
                 if (i < R)
                     memset(d + i * item, 0, (size_t)((R - i) * item));
             }
-            continue;
         }
+    }
+}
+
+static void GK_PACK_NAME(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+{
+    const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), line = R * item;
+    if (s_w == item) {
+        GK_COPY_PANELS(src, s_k, w, k, R, dst);
+        return;
+    }
+    for (; w > 0; w -= R, src += R * s_w, dst += k * line) {
+        const ptrdiff_t full = w < R ? w : R;
         ptrdiff_t done = 0; /* lines of this micro-panel written so far */
         if (s_k == item) {
             for (; done + V_SQUARE <= full; done += V_SQUARE) {
@@ -46,4 +63,5 @@ static void GK_PACK_NAME(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_
         }
     }
 }
+#undef GK_COPY_PANELS
 #undef GK_PACK_NAME

@@ -11,7 +11,7 @@ from gemmkit._kernels._registry cimport (GK_DOT, GK_GEMM, GK_STREAM, current_cpu
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
 from gemmkit._kernels._schedule cimport (DIRECT, GENERAL, INNER_DOT, INNER_GEMM, INNER_STREAM, SPLIT_K, Choice, Problem,
                                          choose)
-from gemmkit._kernels._loops cimport Epilogue, Job, Place, a_rows_at_once, finish_tile, run_dot, run_stream, run_tiles
+from gemmkit._kernels._loops cimport Epilogue, Job, Place, finish_tile, run_dot, run_stream, run_tiles
 
 cdef enum:
     LINE = 64  # partial sums and private workspaces start on a line
@@ -74,7 +74,7 @@ cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil:
     if not same_layout(job, planned):
         job.how.pack_a = job.cs_a != job.item and job.k > 1
         job.how.ms = job.gemm.mr if job.how.pack_a else ceil_div(job.m, ceil_div(job.m, job.gemm.mr)) if job.m else 1
-        job.how.mc = round_up(planned.how.mc, job.how.ms)
+        job.how.mc = round_up(least(planned.how.mc, round_up(job.m, job.gemm.mr)), job.gemm.mr)
     settle_epilogue(job)
 
 
@@ -94,7 +94,7 @@ cdef size_t workspace_bytes(const Job *job) noexcept nogil:
             sum += round_up(job.n * job.k * job.item, LINE)
     elif how.inner == INNER_GEMM:
         if how.pack_a:
-            sum += round_up(a_rows_at_once(job) * how.kc * job.item, LINE)
+            sum += round_up(least(how.mc, round_up(job.m, how.ms)) * how.kc * job.item, LINE)
         if how.pack_b:
             sum += round_up(round_up(least(how.nc, job.n), job.gemm.nr) * how.kc * job.item, LINE)
     return sum

@@ -31,7 +31,6 @@ cdef struct Place:
     char *c
     const char *bias
 
-cdef ptrdiff_t a_rows_at_once(const Job *job) noexcept nogil
 cdef void finish_tile(const Job *job, const Place *at, ptrdiff_t i, ptrdiff_t j, ptrdiff_t m, ptrdiff_t n) noexcept nogil
 cdef void run_tiles(const Job *job, const Place *at, char *workspace, int num_threads) noexcept nogil
 cdef void run_stream(const Job *job, const Place *at, int num_threads) noexcept nogil

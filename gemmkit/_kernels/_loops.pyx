@@ -4,9 +4,13 @@ Loop order and residency of the tile loops (general algorithm; the others leave 
 
     jc  NC columns of B and C       B's KC x NC panel, packed once, shared by all threads: last-level cache
     pc    KC steps of K             partial sums wait in C between steps
-    ic      MC rows of A and C      A's MC x KC block, packed once if at all: L2
-    jr        NR columns            B's KC x NR micro-panel: L2, streamed into L1
-    ir          MR rows             A's MR x KC micro-panel: half of L1; the MR x NR tile of C: registers
+    ic      MC rows of A and C      A's MC x KC panel, packed once if at all
+    jb        NB columns            B's KC x NB block: half of L2
+    ir          MR rows             A's MR x KC micro-panel: half of L1
+    jr            NR columns        B's KC x NR micro-panel streams from L2; the MR x NR tile of C: registers
+
+The roles of A and B are exchanged against the usual order, in which a block of A stays in L2: here rows of A are read
+where they lie, eight at a time, which touches eight pages, where a block of A would touch as many as it has rows.
 
 Threads share packed panels, which one phase writes and the next reads; `parallel_for` ends with a barrier.  Which part
 of C a thread computes depends on the thread count, but the order in which any element of C is summed up does not: tiles
@@ -19,16 +23,6 @@ from gemmkit._kernels._parallel cimport parallel_for
 cdef enum:
     LINE = 64  # panels start on a line: no line is written by two threads
     TASKS_PER_THREAD = 2  # so that a thread which the system holds up can be helped out
-
-cdef ptrdiff_t A_PANEL_MOST = 4 << 20  # bytes of packed A at once, if MC alone doesn't ask for more
-
-
-cdef ptrdiff_t a_rows_at_once(const Job *job) noexcept nogil:
-    """Rows of A packed in one phase: whole MC blocks, as many as A_PANEL_MOST holds."""
-    cdef const Choice *how = &job.how
-    cdef ptrdiff_t block = how.mc * how.kc * job.item
-    cdef ptrdiff_t rows = how.mc * (A_PANEL_MOST // block if block < A_PANEL_MOST else 1)
-    return least(rows, round_up(job.m, how.ms))
 
 
 # ---- tiles ------------------------------------------------------------------------------------------------------
@@ -71,14 +65,14 @@ cdef inline void start_sum(const Job *job, const Place *at, ptrdiff_t i, ptrdiff
 
 
 cdef void tiles(const Phase *f, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdiff_t j1) noexcept nogil:
-    """The jr and ir loops over rows i0..i1 and columns j0..j1 of C, for one KC block."""
+    """The jb, ir and jr loops over rows i0..i1 and columns j0..j1 of C, for one KC block."""
     cdef const Job *job = f.job
     cdef const Place *at = f.at
     cdef ptrdiff_t item = job.item, ms = job.how.ms, ns = job.how.ns
-    cdef ptrdiff_t ic, ic_end, i, j
+    cdef ptrdiff_t jb, jb_end, i, j
     cdef bint first = f.pc == 0, last = f.pc + f.kc >= job.k
+    cdef const char *a_row
     cdef gk_ukr_args g
-    cdef ptrdiff_t outer, inner, outer_end, inner_end, outer_step, inner_step
     g.k = f.kc
     g.rs_c = job.rs_c
     g.rs_a, g.cs_a = job.rs_a, job.cs_a
@@ -87,25 +81,19 @@ cdef void tiles(const Phase *f, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdif
         g.rs_a, g.cs_a = item, job.gemm.mr * item
     if f.b_panel != NULL:
         g.rs_b = job.gemm.nr * item
-    ic = i0
-    while ic < i1:
-        ic_end = least(ic + job.how.mc, i1)
-        if job.how.walk_rows:
-            outer, outer_end, outer_step, inner_end, inner_step = ic, ic_end, ms, j1, ns
-        else:
-            outer, outer_end, outer_step, inner_end, inner_step = j0, j1, ns, ic_end, ms
-        while outer < outer_end:
-            inner = j0 if job.how.walk_rows else ic
-            while inner < inner_end:
-                if job.how.walk_rows:
-                    i, j = outer, inner
-                else:
-                    i, j = inner, outer
-                g.m, g.n = least(ms, ic_end - i), least(ns, j1 - j)
-                if f.a_panel != NULL:
-                    g.a = f.a_panel + (i - f.i0) * f.kc * item
-                else:
-                    g.a = at.a + i * job.rs_a + f.pc * job.cs_a
+    jb = j0
+    while jb < j1:
+        jb_end = least(jb + job.how.nb, j1)
+        i = i0
+        while i < i1:
+            g.m = least(ms, i1 - i)
+            if f.a_panel != NULL:
+                g.a = f.a_panel + (i - f.i0) * f.kc * item
+            else:
+                g.a = at.a + i * job.rs_a + f.pc * job.cs_a
+            j = jb
+            while j < jb_end:
+                g.n = least(ns, jb_end - j)
                 if f.b_panel != NULL:
                     g.b = f.b_panel + (j - f.jc) * f.kc * item
                 else:
@@ -115,9 +103,9 @@ cdef void tiles(const Phase *f, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdif
                 job.gemm.fn(&g)
                 if last and job.finishes:
                     finish_tile(job, at, i, j, g.m, g.n)
-                inner += inner_step
-            outer += outer_step
-        ic = ic_end
+                j += ns
+            i += ms
+        jb = jb_end
 
 
 cdef void tile_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
@@ -153,10 +141,10 @@ cdef void set_grid(Phase *f, int num_threads) noexcept nogil:
     f.i_step, f.j_step = f.i1 - f.i0, f.nc
     if num_threads > 1:
         row_tasks = least(wanted, rows)
-        # Few rows: give each task at least four tiles of them, and cut columns too.
-        if rows < 4 * wanted and columns > 1:
-            row_tasks = ceil_div(rows, 4)
-            j_tasks = least(ceil_div(wanted, row_tasks), columns)
+        if rows < 4 * wanted or columns >= 8 * rows:
+            # Few rows: a task should have four tiles of them at least, and not all of a wide B.
+            row_tasks = ceil_div(rows, 4) if columns < 8 * rows else 1
+            j_tasks = least(ceil_div(2 * wanted, row_tasks), columns)
         f.i_step = ceil_div(rows, row_tasks) * how.ms
         f.j_step = ceil_div(columns, j_tasks) * how.ns
     f.j_tasks = ceil_div(f.nc, f.j_step)
@@ -171,7 +159,7 @@ cdef void run_tiles(const Job *job, const Place *at, char *workspace, int num_th
     f.job, f.at = job, at
     f.a_panel, f.b_panel = NULL, NULL
     if how.pack_a:
-        rows_at_once = a_rows_at_once(job)
+        rows_at_once = how.mc
         f.a_panel = workspace
         workspace += round_up(rows_at_once * how.kc * job.item, LINE)
     if how.pack_b:

@@ -207,13 +207,18 @@ cdef class Plan:
 
     @property
     def mc(self):
-        """Rows of A in a block."""
+        """Rows of A that are packed, or walked, at once."""
         return self.job.how.mc
 
     @property
     def nc(self):
-        """Columns of B in a panel."""
+        """Columns of B in a panel, which is packed at once."""
         return self.job.how.nc
+
+    @property
+    def nb(self):
+        """Columns of B that stay in L2 while the rows of A pass."""
+        return self.job.how.nb
 
     @property
     def kc(self):
@@ -250,10 +255,19 @@ cdef class Plan:
         """Bytes of the plan's own B."""
         return self.storage.nbytes if self.owns_b else 0
 
+    def refusal(self, str algorithm):
+        """Why `algorithm` can't run this plan's shape and layout; None if it can."""
+        cdef Problem p
+        if algorithm not in _schedule.CODES:
+            raise ValueError(f"algorithm: unknown {algorithm!r}; known are {', '.join(_schedule.CODES)}")
+        describe(&self.job, &p)
+        cdef const char *why = refusal(&p, _schedule.CODES[algorithm])
+        return None if why == NULL else why.decode()
+
     def described(self, what):
         owned = f", B packed in {self.packed_bytes:,} bytes" if self.owns_b else ""
         return (f"<{type(self).__name__} {what} {self.dtype}: {self.algorithm}, {self.kernel}, "
-                f"MC {self.mc} NC {self.nc} KC {self.kc}, threads {self.num_threads}, "
+                f"MC {self.mc} NC {self.nc} KC {self.kc} NB {self.nb}, threads {self.num_threads}, "
                 f"workspace {self.workspace_bytes:,} bytes{owned}>")
 
 

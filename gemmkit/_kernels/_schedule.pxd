@@ -31,8 +31,8 @@ cdef struct Choice:
     int algorithm
     int inner  # of a split-K product: that of one chunk
     bint pack_a, pack_b
-    bint walk_rows  # the tile loop runs along rows of C first
     ptrdiff_t mc, nc, kc
+    ptrdiff_t nb  # columns of B that stay in L2 while rows of A pass
     ptrdiff_t ms, ns  # step of the tile loops: MR and NR, or less so that tiles come out even
     ptrdiff_t splits, chunk  # of K; 1 and K when it is not split
 

@@ -13,13 +13,14 @@ cdef enum:
     DOT_COLUMNS = 4
     SMALL_K_DEPTH = 32
     SPLIT_OUTPUT = 4096  # outputs up to 64 x 64 have too few tiles for several threads
+    SPLIT_SIDE = 128  # a longer side can be shared out as it is
     SPLIT_DEPTH = 512  # the least K a chunk is worth: adding its partial sum up costs one step of K per chunk
     SPLIT_MOST = 16
-    IN_PLACE_ROWS = 128
     PACKING_ROWS = 384  # rows of A from which packing B pays even where a strip of it would stay in L2
 
 cdef double SPLIT_WORK = 2.0 * 1024 * 1024  # multiply-adds; below this one thread is as good
 cdef ptrdiff_t L3_MOST = 8 << 20  # more of B than this gains nothing once it outgrows L2, and costs workspace
+cdef ptrdiff_t A_MOST = 4 << 20  # the same of A
 
 NAMES = {AUTO: "auto", DIRECT: "direct", GENERAL: "general", SMALL_K: "small_k", SKINNY_M: "skinny_m",
          SKINNY_N: "skinny_n", SPLIT_K: "split_k"}
@@ -51,30 +52,35 @@ cdef bint strip_fits(ptrdiff_t rows, ptrdiff_t width, ptrdiff_t stride, const gk
 cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
     """MC, NC, KC for the tile algorithms, from the sizes of the caches.
 
-    KC: an MR x KC micro-panel of A takes three quarters of L1; B's micro-panel streams from L2 past it.  Each KC block
-        is a pass over C, so longer is better as long as A stays: 1024 against 512 is worth 2 to 4 % at 1024^3.
-    MC: an MC x KC block of A takes half of L2, and leaves the rest to B's micro-panel and to C.  Read in place, its
-        rows lie on a page each, and IN_PLACE_ROWS of them are what the first-level TLB (64 to 96 entries) bears.
-    NC: a KC x NC panel of B takes half of the last level, 8 MiB at most.
+    KC: an MR x KC micro-panel of A takes half of L1 and is read again for each tile of its row; B's micro-panels stream
+        from L2 past it.  Each KC block is a pass over C, so it should not be shorter.
+    NB: a KC x NB block of B takes half of L2 and is read again by each micro-panel of A.
+    NC: a KC x NC panel of B is packed at once and takes half of the last level, L3_MOST bytes at most.
+    MC: an MC x KC panel of A is packed at once, if at all, into A_MOST bytes.
     """
-    cdef ptrdiff_t last = p.l3.size if p.l3.size > p.l2.size else p.l2.size, line, most
+    cdef ptrdiff_t last = p.l3.size if p.l3.size > p.l2.size else p.l2.size, line
     last = last // 2 if last // 2 < L3_MOST else L3_MOST
     # A division is worth a small product's time, so each is taken only by operands that outgrow the block.
     c.kc = p.k
     if p.k > 128:
-        c.kc = clamp(p.l1d.size * 3 // 4 // (p.mr * p.item), 128, 1024)
+        c.kc = clamp(p.l1d.size // 2 // (p.mr * p.item), 128, 1024)
         c.kc = p.k if p.k <= c.kc else round_up(ceil_div(p.k, ceil_div(p.k, c.kc)), 8)
+    if c.algorithm == DIRECT and p.k <= 2 * c.kc:
+        c.kc = p.k
     line = (c.kc if c.kc > 0 else 1) * p.item
-    # Equal blocks: a short last one would cost a pass over C for little work.
-    c.mc = p.m
-    if p.m * line > p.l2.size // 2 or (p.m > IN_PLACE_ROWS and not c.pack_a):
-        most = clamp(p.l2.size // 2 // line, p.mr, 4096 if c.pack_a else IN_PLACE_ROWS)
-        c.mc = ceil_div(p.m, ceil_div(p.m, most))
-    c.mc = round_up(c.mc if c.mc > 0 else 1, p.mr)
-    c.nc = p.n
-    if p.n * line > last:
+    # Equal blocks: a short last one would cost a pass over A or C for little work.
+    c.mc = p.m if p.m > 0 else 1
+    if c.pack_a and p.m * line > A_MOST:
+        c.mc = ceil_div(p.m, ceil_div(p.m, clamp(A_MOST // line, p.mr, 1 << 30)))
+    c.mc = round_up(c.mc, p.mr)
+    c.nc = p.n if p.n > 0 else 1
+    if (c.pack_b or p.b_prepacked) and p.n * line > last:
         c.nc = ceil_div(p.n, ceil_div(p.n, clamp(last // line, p.nr, 1 << 30)))
-    c.nc = round_up(c.nc if c.nc > 0 else 1, p.nr)
+    c.nc = round_up(c.nc, p.nr)
+    c.nb = c.nc
+    if c.nb * line > p.l2.size // 2:
+        c.nb = clamp(p.l2.size // 2 // line, p.nr, 1 << 30)
+        c.nb = ceil_div(c.nc, ceil_div(c.nc, c.nb))
 
 
 cdef void even_steps(const Problem *p, Choice *c) noexcept nogil:
@@ -86,6 +92,11 @@ cdef void even_steps(const Problem *p, Choice *c) noexcept nogil:
         c.ns = ceil_div(vectors, ceil_div(vectors * p.vl, p.nr)) * p.vl
     if p.m > p.mr and not c.pack_a:
         c.ms = ceil_div(p.m, ceil_div(p.m, p.mr))
+    if not c.pack_b and not p.b_prepacked and c.nb > c.ns:
+        # In place, a block whose rows share a few sets of L2 does not stay there: a single strip has to do.
+        if p.m > p.mr and not strip_fits(c.kc, c.nb * p.item, p.rs_b, &p.l2):
+            c.nb = c.ns
+    c.nb = round_up(c.nb, c.ns)
 
 
 cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
@@ -94,7 +105,6 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
     cdef ptrdiff_t width
     c.inner = INNER_GEMM
     c.splits, c.chunk = 1, p.k
-    c.walk_rows = False
     c.pack_a = c.pack_b = False
     if p.b_prepacked or forced == GENERAL:
         c.algorithm = GENERAL
@@ -120,15 +130,8 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
         c.pack_a = not a_k_unit and (p.n > p.nr or p.rs_a != p.item)
     elif c.algorithm == SMALL_K:
         c.pack_b = not b_n_unit
-        c.walk_rows = True
     choose_blocking(p, c)
-    if c.algorithm == DIRECT or c.algorithm == SMALL_K:
-        c.nc = p.n
-        if p.k <= 2 * c.kc or c.algorithm == SMALL_K:
-            c.kc = p.k
     even_steps(p, c)
-    if c.ms != p.mr:
-        c.mc = round_up(c.mc, c.ms)
 
 
 cdef const char *refusal(const Problem *p, int algorithm) noexcept nogil:
@@ -175,6 +178,7 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
         choose_tiles(p, GENERAL, c)
         return
     if forced == SPLIT_K or (forced == AUTO and p.k >= 2 * SPLIT_DEPTH and p.m * p.n <= SPLIT_OUTPUT
+                             and p.m <= SPLIT_SIDE and p.n <= SPLIT_SIDE
                              and work >= SPLIT_WORK):
         splits = clamp(p.k // SPLIT_DEPTH, 2, SPLIT_MOST)
         chunk = p[0]
@@ -185,7 +189,7 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
         c.splits = ceil_div(p.k, c.chunk)
         return
     c.splits, c.chunk = 1, p.k
-    c.pack_a = c.pack_b = c.walk_rows = False
+    c.pack_a = c.pack_b = False
     if forced == AUTO or forced == NEVER_SPLIT or forced == SKINNY_M or forced == SKINNY_N:
         if (forced == SKINNY_N or (forced != SKINNY_M and p.n <= DOT_COLUMNS and p.k >= 2 * p.vl)) and a_k_unit:
             c.algorithm, c.inner = SKINNY_N, INNER_DOT
@@ -218,10 +222,10 @@ cdef void skinny_blocks(const Problem *p, Choice *c) noexcept nogil:
         c.kc = p.k
         if p.m > 4:
             c.kc = clamp(p.l2.size // 2 // ((c.nc if c.nc < p.n else p.n) * p.item) // 8 * 8, 8, 1 << 30)
-        c.mc = p.m
+        c.mc, c.nb = p.m, c.nc
     else:
         c.ms, c.ns = p.dot_mr, p.dot_nr
-        c.mc, c.nc = p.m, p.n
+        c.mc, c.nc, c.nb = p.m, p.n, p.n
         c.kc = p.k
         if p.m > p.dot_mr and p.n > p.dot_nr:
             c.kc = clamp(p.l2.size // 4 // (p.dot_nr * p.item) // 64 * 64, 64, 1 << 30)
@@ -229,7 +233,7 @@ cdef void skinny_blocks(const Problem *p, Choice *c) noexcept nogil:
 
 cdef dict as_dict(const Choice *c):
     return {"algorithm": NAMES[c.algorithm], "inner": INNER_NAMES[c.inner], "pack_a": bool(c.pack_a),
-            "pack_b": bool(c.pack_b), "walk_rows": bool(c.walk_rows), "mc": c.mc, "nc": c.nc, "kc": c.kc,
+            "pack_b": bool(c.pack_b), "mc": c.mc, "nc": c.nc, "kc": c.kc, "nb": c.nb,
             "ms": c.ms, "ns": c.ns, "splits": c.splits, "chunk": c.chunk}
 
 

@@ -1,0 +1,146 @@
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, TextIO
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+__version__: str
+
+_Algorithm = Literal["auto", "general", "direct", "small_k", "skinny_m", "skinny_n", "split_k"]
+_Isa = Literal["scalar", "sse2", "avx", "avx2", "avx512"]
+
+# Two vectors give a scalar; anything else an array.
+def matmul(a: ArrayLike, b: ArrayLike, out: NDArray[Any] | None = None) -> Any: ...
+def gemm(
+    a: ArrayLike,
+    b: ArrayLike,
+    c: ArrayLike | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]: ...
+
+class _Plan:
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def mr(self) -> int: ...
+    @property
+    def nr(self) -> int: ...
+    @property
+    def mc(self) -> int: ...
+    @property
+    def nc(self) -> int: ...
+    @property
+    def nb(self) -> int: ...
+    @property
+    def kc(self) -> int: ...
+    @property
+    def packs(self) -> tuple[str, ...]: ...
+    @property
+    def splits(self) -> int: ...
+    @property
+    def work(self) -> int: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def workspace_bytes(self) -> int: ...
+    @property
+    def packed_bytes(self) -> int: ...
+    def refusal(self, algorithm: str) -> str | None: ...
+
+class GemmPlan(_Plan):
+    def __init__(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        dtype: DTypeLike,
+        *,
+        trans_a: bool = False,
+        trans_b: bool = False,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        b: ArrayLike | None = None,
+        algorithm: _Algorithm = "auto",
+    ) -> None: ...
+    def __call__(
+        self,
+        a: ArrayLike,
+        b: ArrayLike | None = None,
+        c: ArrayLike | None = None,
+        out: NDArray[Any] | None = None,
+    ) -> NDArray[Any]: ...
+
+class MatMulPlan(_Plan):
+    def __init__(
+        self,
+        a_shape: Iterable[int],
+        b_shape: Iterable[int],
+        dtype: DTypeLike,
+        *,
+        b: ArrayLike | None = None,
+        algorithm: _Algorithm = "auto",
+    ) -> None: ...
+    def __call__(
+        self, a: ArrayLike, b: ArrayLike | None = None, out: NDArray[Any] | None = None
+    ) -> Any: ...
+
+class StridedBatchedGemm(_Plan):
+    def __init__(
+        self,
+        batch: int,
+        m: int,
+        n: int,
+        k: int,
+        dtype: DTypeLike,
+        *,
+        trans_a: bool = False,
+        trans_b: bool = False,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        b: ArrayLike | None = None,
+        algorithm: _Algorithm = "auto",
+    ) -> None: ...
+    def __call__(
+        self,
+        a: ArrayLike,
+        b: ArrayLike | None = None,
+        c: ArrayLike | None = None,
+        out: NDArray[Any] | None = None,
+    ) -> NDArray[Any]: ...
+
+class GroupedGemm:
+    plans: tuple[GemmPlan, ...]
+    def __init__(
+        self,
+        shapes: Iterable[Iterable[int]],
+        dtype: DTypeLike,
+        *,
+        trans_a: bool = False,
+        trans_b: bool = False,
+        alpha: float = 1.0,
+    ) -> None: ...
+    def __call__(
+        self,
+        a: Sequence[ArrayLike],
+        b: Sequence[ArrayLike],
+        out: Sequence[NDArray[Any] | None] | None = None,
+    ) -> list[NDArray[Any]]: ...
+
+def set_num_threads(n: int | None) -> None: ...
+def get_num_threads() -> int: ...
+def threads(n: int | None) -> AbstractContextManager[None]: ...
+def isa(name: _Isa | None) -> AbstractContextManager[None]: ...
+def config() -> dict[str, Any]: ...
+def show_config(file: TextIO | None = None) -> None: ...
