@@ -221,7 +221,8 @@ def windows(shape, dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shapes", [((4, 3), (3, 5)), ((4, 2, 3), (4, 3, 5)), ((3, 1, 40), (40, 70)), ((2, 70, 33), (33, 1)),
-                                    ((30,), (30, 70)), ((70, 30), (30,)), ((70, 40), (40, 100)), ((5, 0), (0, 4))], ids=str)
+                                    ((30,), (30, 70)), ((70, 30), (30,)), ((70, 40), (40, 100)), ((5, 0), (0, 4)),
+                                    ((0, 3), (3, 5)), ((4, 0, 3), (3, 5)), ((2, 4, 3), (3, 0))], ids=str)
 def test_out_is_filled_and_nothing_around_it(shapes, dtype):
     a, b = integers(12, *shapes, dtype=dtype)
     want = expected(a, b)
