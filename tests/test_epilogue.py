@@ -72,9 +72,9 @@ def test_no_fused_multiply_add(row):
     scalar = np.dtype(row["type"]).type
     u = float(np.finfo(row["type"]).eps)
     n = 2 * MOST_VECTOR // np.dtype(row["type"]).itemsize + 1
-    values, bias = np.full((1, n), scalar(1 + u)), np.full((1, n), scalar(-1))
-    c = run(row, values, 1 + u, 1.0, guarded(bias), None)
-    assert (c == scalar(2 * u)).all()  # fused: 2 u + u * u
+    values, bias = np.full((1, n), scalar(1 + 2 * u)), np.full((1, n), scalar(-1))
+    c = run(row, values, 1 + 2 * u, 1.0, guarded(bias), None)
+    assert (c == scalar(4 * u)).all()  # fused: 4 u + 4 u u
 
 
 @pytest.mark.parametrize("row", epilogue_rows())

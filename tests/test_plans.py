@@ -14,8 +14,8 @@ from gemmkit._kernels import _registry
 
 FLOATS = (np.float32, np.float64)
 FLAGS = [(False, False), (False, True), (True, False), (True, True)]  # trans_a, trans_b
-ATTRIBUTES = ("dtype", "algorithm", "isa", "kernel", "mr", "nr", "mc", "nc", "kc", "packs", "splits", "num_threads",
-              "workspace_bytes", "work", "packed_bytes")
+ATTRIBUTES = ("dtype", "algorithm", "isa", "kernel", "mr", "nr", "mc", "nc", "nb", "kc", "packs", "splits",
+              "num_threads", "workspace_bytes", "work", "packed_bytes")
 
 
 def integers(seed, *shapes, dtype=np.float32):
@@ -110,8 +110,9 @@ def test_gemm_plan(trans_a, trans_b, own_b, isa):
 
 
 MATMUL_SHAPES = [((3,), (3,)), ((40,), (40, 70)), ((70, 40), (40,)), ((4, 30), (30, 5)), ((6, 4, 30), (30, 50)),
-                 ((6, 1, 30), (30, 50)), ((2, 6, 9, 30), (6, 30, 50)), ((9, 30), (4, 30, 20)), ((2, 1, 9, 30), (3, 30, 20)),
-                 ((30,), (4, 30, 20)), ((0, 9, 30), (30, 5)), ((3, 0, 9, 30), (1, 1, 30, 5)), ((2, 9, 0), (2, 0, 5))]
+                 ((6, 1, 30), (30, 50)), ((2, 6, 9, 30), (6, 30, 50)), ((9, 30), (4, 30, 20)),
+                 ((2, 1, 9, 30), (3, 30, 20)), ((30,), (4, 30, 20)), ((0, 9, 30), (30, 5)),
+                 ((3, 0, 9, 30), (1, 1, 30, 5)), ((2, 9, 0), (2, 0, 5))]
 
 
 @pytest.mark.parametrize("shapes", MATMUL_SHAPES, ids=str)
@@ -149,7 +150,8 @@ def test_strided_batched_gemm(trans_a, trans_b, isa):
 
 @pytest.mark.parametrize("trans_a,trans_b", FLAGS)
 def test_grouped_gemm(trans_a, trans_b, isa):
-    shapes = [(5, 7, 3), (150, 160, 170), (1, 40, 30), (0, 4, 5), (4, 5, 0), (40, 1, 300), (9, 9, 2000), (130, 120, 140)]
+    shapes = [(5, 7, 3), (150, 160, 170), (1, 40, 30), (0, 4, 5), (4, 5, 0), (40, 1, 300), (9, 9, 2000),
+              (130, 120, 140)]
     for dtype, count in itertools.product(FLOATS, (0, 1, 3, len(shapes))):
         a = integers(4, *[(k, m) if trans_a else (m, k) for m, n, k in shapes[:count]], dtype=dtype)
         b = integers(5, *[(n, k) if trans_b else (k, n) for m, n, k in shapes[:count]], dtype=dtype)

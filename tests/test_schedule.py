@@ -58,9 +58,12 @@ CASES = [
     ((2048, 2048, 2048), {}, "general", "gemm"),
     ((4096, 4096, 4096), {}, "general", "gemm"),
     ((512, 512, 512), {"b_strides": transposed(512)}, "general", "gemm"),
+    ((1, 4096, 4096), {}, "skinny_m", "stream"),
     ((1, 30000, 500), {}, "skinny_m", "stream"),
     ((2, 30000, 300), {}, "skinny_m", "stream"),
+    ((1, 4096, 4096), {"b_strides": transposed(4096)}, "skinny_m", "dot"),
     ((1, 30000, 500), {"b_strides": transposed(500)}, "skinny_m", "dot"),
+    ((4096, 1, 4096), {}, "skinny_n", "dot"),
     ((30000, 1, 500), {}, "skinny_n", "dot"),
     ((1000, 1, 1000), {"a_strides": (1000 * 4 + 4, 4)}, "skinny_n", "dot"),
     ((32, 32, 4096), {}, "split_k", "gemm"),
@@ -74,16 +77,6 @@ CASES = [
 def test_clear_cases(shape, operands, algorithm, inner):
     choice = choose_algorithm(*shape, **operands, **ZEN4)
     assert (choice["algorithm"], choice["inner"]) == (algorithm, inner)
-
-
-@pytest.mark.parametrize("shape, operands, inner", [
-    ((1, 4096, 4096), {}, "stream"),
-    ((1, 4096, 4096), {"b_strides": transposed(4096)}, "dot"),
-    ((4096, 1, 4096), {}, "dot"),
-])
-def test_a_vector_times_a_deep_matrix_runs_on_the_same_kernel_split_or_not(shape, operands, inner):
-    choice = choose_algorithm(*shape, **operands, **ZEN4)
-    assert choice["algorithm"].startswith(("skinny", "split")) and choice["inner"] == inner
 
 
 def test_packing_of_clear_cases():
@@ -181,26 +174,42 @@ def test_every_choice_can_run(problem, algorithm):
         assert not choice["pack_a"] and not choice["pack_b"]
 
 
-@settings(max_examples=300, deadline=None)
-@given(problems(), st.sampled_from(("auto", *ALGORITHMS)))
-def test_every_choice_has_sound_blocks(problem, algorithm):
+def check_blocks(choice, sizes, key):
     """Steps are tiles that a kernel takes; blocks are positive, whole tiles, and chunks cover K."""
-    (m, n, k), key = problem
-    choice = chosen_or_refused((m, n, k), key, algorithm)
-    if choice is None:
-        return
-    assert choice["mc"] >= 1 and choice["nc"] >= 1 and choice["kc"] >= 1 and choice["ms"] >= 1 and choice["ns"] >= 1
+    m, n, k = sizes
+    assert min(choice[name] for name in ("mc", "nc", "kc", "nb", "ms", "ns")) >= 1
     check_split(choice, k)
     if choice["algorithm"] != "split_k":
         assert (choice["splits"], choice["chunk"]) == (1, k)
     if choice["inner"] == "gemm":
         assert choice["ms"] <= key["mr"] and choice["ns"] <= key["nr"] and choice["ns"] % key["vl"] == 0
-        assert choice["mc"] % choice["ms"] == 0
         assert choice["ms"] == key["mr"] or not choice["pack_a"]
         assert choice["ns"] == key["nr"] or not choice["pack_b"]
+        assert choice["nb"] % choice["ns"] == 0
+        assert choice["mc"] % choice["ms"] == 0 or choice["mc"] >= m
         assert choice["nc"] % choice["ns"] == 0 or choice["nc"] >= n
     elif choice["inner"] == "dot":
         assert choice["ms"] <= key["dot_mr"] and choice["ns"] <= key["dot_nr"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems(), st.sampled_from(("auto", *ALGORITHMS)))
+def test_every_choice_has_sound_blocks(problem, algorithm):
+    sizes, key = problem
+    choice = chosen_or_refused(sizes, key, algorithm)
+    if choice is not None:
+        check_blocks(choice, sizes, key)
+
+
+@pytest.mark.parametrize("algorithm", TILES)
+@pytest.mark.parametrize("blocks", row_blocks(), ids=str)
+def test_every_small_size_has_sound_blocks(blocks, algorithm):
+    """Every remainder of a few tiles, packed and in place: few of them are cut otherwise than into full tiles."""
+    for n in range(1, 4 * blocks["nr"] + 2):
+        for m in (n % (3 * blocks["mr"]) + 1, 40):
+            for a_strides in (None, transposed(m, blocks["item"])):
+                choice = choose_algorithm(m, n, 100, algorithm=algorithm, a_strides=a_strides, **blocks)
+                check_blocks(choice, (m, n, 100), blocks)
 
 
 def last_level(key):
@@ -210,7 +219,10 @@ def last_level(key):
 @settings(max_examples=300, deadline=None)
 @given(problems(), st.sampled_from(("auto", *ALGORITHMS)))
 def test_blocks_respect_the_caches(problem, algorithm):
-    """A's micro-panel in L1, A's block in L2, B's panel in the last level; unless one tile alone is larger."""
+    """A's micro-panel in L1, a block of B in L2, B's packed panel in the last level; unless one tile alone is larger.
+
+    A packed panel of A is only bounded, whatever M is, as its micro-panels are used one after the other.
+    """
     (m, n, k), key = problem
     choice = chosen_or_refused((m, n, k), key, algorithm)
     if choice is None:
@@ -219,8 +231,11 @@ def test_blocks_respect_the_caches(problem, algorithm):
     if choice["inner"] == "gemm":
         if choice["algorithm"] == "general":
             assert key["mr"] * kc * item <= l1
+        if choice["pack_b"]:
             assert kc * choice["nc"] * item <= last_level(key) or choice["nc"] <= key["nr"]
-        assert min(choice["mc"], m) * kc * item <= l2 or choice["mc"] <= key["mr"]
+        if choice["pack_a"]:
+            assert kc * choice["mc"] * item <= 32 * MIB
+        assert kc * choice["nb"] * item <= l2 or choice["nb"] <= key["nr"]
     elif choice["inner"] == "stream":
         assert min(m, 4) * choice["nc"] * item <= l1
         assert m <= 4 or kc * min(choice["nc"], n) * item <= l2 or kc <= 8
@@ -230,7 +245,7 @@ def test_blocks_respect_the_caches(problem, algorithm):
 @given(st.integers(1, 8), st.sampled_from(row_blocks()), st.integers(1, 20000), st.integers(1, 20000), st.integers(1, 20000))
 def test_larger_caches_never_make_smaller_blocks(times, blocks, m, n, k):
     small = choose_algorithm(m, n, k, algorithm="general", **blocks, **HASWELL)
-    for level, block in (("l1d", "kc"), ("l2", "mc"), ("l3", "nc")):
+    for level, block in (("l1d", "kc"), ("l2", "nb"), ("l3", "nc")):
         size, ways, line = HASWELL[level]
         large = choose_algorithm(m, n, k, algorithm="general", **blocks, **{**HASWELL, level: (times * size, ways, line)})
         assert large[block] >= small[block]
@@ -240,7 +255,8 @@ def test_larger_caches_never_make_smaller_blocks(times, blocks, m, n, k):
 @given(st.sampled_from(row_blocks()), st.integers(1, 20000), st.integers(1, 20000), st.integers(1, 20000))
 def test_blocks_are_even(blocks, m, n, k):
     """No short last block: all blocks of a dimension together are at most one tile a block longer than it."""
-    choice = choose_algorithm(m, n, k, algorithm="general", **blocks, **HASWELL)
+    turned = transposed(m, blocks["item"])  # so that A is packed too
+    choice = choose_algorithm(m, n, k, algorithm="general", a_strides=turned, **blocks, **HASWELL)
     for size, block, tile in ((m, choice["mc"], blocks["mr"]), (n, choice["nc"], blocks["nr"]), (k, choice["kc"], 8)):
         count = -(-size // block)
         assert count == 1 or count * block < size + count * tile

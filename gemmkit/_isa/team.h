@@ -26,13 +26,17 @@ static void *gk_team_wait(void *arg)
     return NULL;
 }
 
+/* The size of the team that libgomp keeps for this thread.  It dismisses the threads that a region does without. */
 static __thread int gk_team_granted = 1;
 
-/* The largest team size up to `wanted` that this thread may have; 1 means the caller alone. */
+/* The largest team size up to `wanted` that this thread may have; 1 means the caller alone, and no region then. */
 static inline int gk_team_grant(int wanted)
 {
-    if (wanted <= gk_team_granted)
+    if (wanted <= gk_team_granted) {
+        if (wanted > 1)
+            gk_team_granted = wanted;
         return wanted;
+    }
     if (wanted > GK_TEAM_MOST)
         wanted = GK_TEAM_MOST;
     gk_team_gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
@@ -49,9 +53,11 @@ static inline int gk_team_grant(int wanted)
             pthread_join(threads[i], NULL);
         free(threads);
     }
-    if (made + 1 > gk_team_granted)
-        gk_team_granted = made + 1;
-    return made + 1;
+    /* A team that can't grow may still be kept as it is. */
+    wanted = made + 1 > gk_team_granted ? made + 1 : gk_team_granted;
+    if (wanted > 1)
+        gk_team_granted = wanted;
+    return wanted;
 }
 
 /* After a fork only the forking thread exists, and its team is gone. */

@@ -23,6 +23,7 @@ cdef struct Call:
 
 cdef bint is_plain(object x)
 cdef cnp.ndarray operand(object x, str name, int type)
+cdef double real(object x, str name) except? -1.0
 cdef int type_of(object dtype, str name) except -1
 cdef int common_type(tuple arrays, tuple names) except -1
 cdef int bind(Call *call, cnp.ndarray a, bint trans_a, cnp.ndarray b, const Prepacked *prepacked, bint trans_b) except -1

@@ -60,6 +60,18 @@ cdef cnp.ndarray operand(object x, str name, int type):
     return a
 
 
+cdef double real(object x, str name) except? -1.0:
+    """A scalar argument: a number or what converts to one, but no text."""
+    if isinstance(x, (float, int)):
+        return x
+    if isinstance(x, (str, bytes, bytearray)) or not (hasattr(x, "__float__") or hasattr(x, "__index__")):
+        raise TypeError(f"{name}: expected a real number, got {type(x).__name__}")
+    try:
+        return float(x)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a real number, got {type(x).__name__}") from None
+
+
 # ---- shapes -----------------------------------------------------------------------------------------------------
 
 cdef str shapes(cnp.ndarray a, cnp.ndarray b, const Prepacked *prepacked):
@@ -211,7 +223,7 @@ cdef cnp.ndarray result_for(Call *call, int type, object out, tuple inputs):
     if not cnp.PyArray_ISWRITEABLE(o):
         raise ValueError("out: the array is read-only")
     for d in range(call.ndim):
-        if cnp.PyArray_STRIDES(o)[d] == 0 and cnp.PyArray_DIMS(o)[d] > 1:
+        if cnp.PyArray_STRIDES(o)[d] == 0 and cnp.PyArray_DIMS(o)[d] > 1 and cnp.PyArray_SIZE(o) > 0:
             raise ValueError(f"out: axis {d} has stride 0, so its elements are one and the same")
     right = cnp.PyArray_ISALIGNED(o) and cnp.PyArray_ISNOTSWAPPED(o) and elements_apart(o)
     if right:
@@ -253,6 +265,10 @@ cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha
     cdef ptrdiff_t step_c[64]
     cdef ptrdiff_t step_bias[64]
     cdef int d, at, nc
+    if cnp.PyArray_SIZE(result) == 0:
+        # Nothing to compute, and numpy gives the strides of an empty array as zeros.
+        job.m = job.k = batch.count = 0
+        return 0
     at = call.batch_ndim
     rs_c = job.n * item
     cs_c = item

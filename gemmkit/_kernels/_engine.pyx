@@ -9,8 +9,8 @@ from gemmkit._kernels._numbers cimport ceil_div, least, round_up
 from gemmkit._kernels._registry cimport (GK_DOT, GK_GEMM, GK_STREAM, current_cpu, gk_cpu, gk_epi_args, gk_ukr, gk_ukr_args,
                                          select_epilogue, select_row)
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
-from gemmkit._kernels._schedule cimport (DIRECT, GENERAL, INNER_DOT, INNER_GEMM, INNER_STREAM, SPLIT_K, Choice, Problem,
-                                         choose)
+from gemmkit._kernels._schedule cimport (AUTO, DIRECT, GENERAL, INNER_DOT, INNER_GEMM, INNER_STREAM, SPLIT_K, Choice,
+                                         Problem, choose, refusal)
 from gemmkit._kernels._loops cimport Epilogue, Job, Place, finish_tile, run_dot, run_stream, run_tiles
 
 cdef enum:
@@ -67,8 +67,11 @@ cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil:
     A prepacked B keeps the row and blocks that it was packed for, whatever set is in use now; only what concerns A
     follows A's layout.
     """
+    cdef Problem p
     if not job.b_prepacked and not same_layout(job, planned):
-        prepare(job, forced)
+        # A forced algorithm binds the plan's own layout; one that can't read this call's operands gives way.
+        describe(job, &p)
+        prepare(job, forced if refusal(&p, forced) == NULL else AUTO)
         return
     job.how, job.gemm, job.inner, job.finish = planned.how, planned.gemm, planned.inner, planned.finish
     if not same_layout(job, planned):

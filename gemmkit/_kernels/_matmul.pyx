@@ -3,7 +3,7 @@ cimport numpy as cnp
 
 import numpy as np
 
-from gemmkit._kernels._calls cimport Call, bind, common_type, finish, is_plain, operand
+from gemmkit._kernels._calls cimport Call, bind, common_type, finish, is_plain, operand, real
 from gemmkit._kernels._registry cimport GK_F32, GK_F64
 from gemmkit._kernels._schedule cimport AUTO
 
@@ -53,13 +53,6 @@ def matmul(a, b, out=None):
         x, y = operand(a, "a", type), operand(b, "b", type)
     bind(&call, x, False, y, NULL, False)
     return finish(&call, type, out, None, 1.0, 0.0, NULL, AUTO, (x, y) if out is not None else ())
-
-
-cdef double real(object x, str name) except? -1.0:
-    try:
-        return float(x)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: expected a real number, got {type(x).__name__}") from None
 
 
 cdef cnp.ndarray bias_of(object c, ptrdiff_t m, ptrdiff_t n):

@@ -9,7 +9,7 @@ cimport numpy as cnp
 
 import numpy as np
 
-from gemmkit._kernels._calls cimport (Call, Prepacked, bind, bind_result, finish, is_plain, operand, result_for,
+from gemmkit._kernels._calls cimport (Call, Prepacked, bind, bind_result, finish, is_plain, operand, real, result_for,
                                         type_of)
 from gemmkit._kernels._engine cimport (Batch, describe, prepack_b, prepacked_bytes, prepare, run_group, workspace_bytes)
 from gemmkit._kernels._loops cimport Job, Place
@@ -282,13 +282,6 @@ cdef cnp.ndarray contiguous_shape(tuple shape, object dtype):
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, tuple(reversed(steps)))
 
 
-cdef double scalar(object x, str name) except? -1.0:
-    try:
-        return float(x)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: expected a real number, got {type(x).__name__}") from None
-
-
 cdef class GemmPlan(Plan):
     """A Gemm of fixed shape: ``alpha * A @ B + beta * C`` (ONNX Gemm 13).
 
@@ -314,8 +307,8 @@ cdef class GemmPlan(Plan):
     def __init__(self, m, n, k, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0, beta=1.0, b=None,
                  str algorithm="auto"):
         m, n, k = size(m, "m"), size(n, "n"), size(k, "k")
-        self.set_up((k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n), dtype, scalar(alpha, "alpha"),
-                    scalar(beta, "beta"), trans_a, trans_b, b, algorithm)
+        self.set_up((k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n), dtype, real(alpha, "alpha"),
+                    real(beta, "beta"), trans_a, trans_b, b, algorithm)
 
     def __call__(self, a, b=None, c=None, out=None):
         """Return ``alpha * A @ B + beta * c``; arguments as for `gemmkit.gemm`, of the plan's own shapes and dtype."""
@@ -368,7 +361,7 @@ cdef class StridedBatchedGemm(Plan):
                  str algorithm="auto"):
         batch, m, n, k = size(batch, "batch"), size(m, "m"), size(n, "n"), size(k, "k")
         self.set_up((batch, k, m) if trans_a else (batch, m, k), (batch, n, k) if trans_b else (batch, k, n), dtype,
-                    scalar(alpha, "alpha"), scalar(beta, "beta"), trans_a, trans_b, b, algorithm)
+                    real(alpha, "alpha"), real(beta, "beta"), trans_a, trans_b, b, algorithm)
 
     def __call__(self, a, b=None, c=None, out=None):
         """Return ``alpha * A @ B + beta * c`` of shape (batch, m, n); c broadcasts one way to it."""

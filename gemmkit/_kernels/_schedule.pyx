@@ -13,6 +13,7 @@ cdef enum:
     DOT_COLUMNS = 4
     SMALL_K_DEPTH = 32
     SPLIT_OUTPUT = 4096  # outputs up to 64 x 64 have too few tiles for several threads
+    RUNNING_SUM = 8192  # steps of K that one sum may run over before it is added to another
     SPLIT_SIDE = 128  # a longer side can be shared out as it is
     SPLIT_DEPTH = 512  # the least K a chunk is worth: adding its partial sum up costs one step of K per chunk
     SPLIT_MOST = 16
@@ -123,11 +124,11 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
         else:
             c.algorithm = GENERAL
         # A column of A is one line a row of C: worth packing when several strips of B will read it again.
-        if not a_k_unit and p.n > 2 * p.nr and p.k > 64:
+        if not a_k_unit and p.k > 64 and (p.n > 2 * p.nr or p.m * p.k * p.item > p.l2.size // 2):
             c.algorithm = GENERAL
     if c.algorithm == GENERAL:
         c.pack_b = not p.b_prepacked
-        c.pack_a = not a_k_unit and (p.n > p.nr or p.rs_a != p.item)
+        c.pack_a = not a_k_unit
     elif c.algorithm == SMALL_K:
         c.pack_b = not b_n_unit
     choose_blocking(p, c)
@@ -174,13 +175,25 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
     cdef double work = <double>p.m * p.n * p.k
     cdef ptrdiff_t splits
     cdef Problem chunk
+    if p.m == 0 or p.n == 0 or p.k == 0:
+        # Nothing to compute: the engine won't get as far as these blocks, but they are what a plan shows.
+        c.algorithm = DIRECT if forced == AUTO or forced == NEVER_SPLIT else forced
+        c.inner, c.splits, c.chunk = INNER_GEMM, 1, p.k
+        c.pack_a = c.pack_b = False
+        c.ms, c.ns, c.mc, c.kc = p.mr, p.nr, round_up(p.m, p.mr), p.k
+        c.nc = c.nb = round_up(p.n, p.nr)
+        return
     if p.b_prepacked:
         choose_tiles(p, GENERAL, c)
         return
+    splits = 1
     if forced == SPLIT_K or (forced == AUTO and p.k >= 2 * SPLIT_DEPTH and p.m * p.n <= SPLIT_OUTPUT
-                             and p.m <= SPLIT_SIDE and p.n <= SPLIT_SIDE
-                             and work >= SPLIT_WORK):
+                             and p.m <= SPLIT_SIDE and p.n <= SPLIT_SIDE and work >= SPLIT_WORK):
         splits = clamp(p.k // SPLIT_DEPTH, 2, SPLIT_MOST)
+    if forced == AUTO and p.k > RUNNING_SUM and b_n_unit and p.n > p.vl and p.m <= stream_rows(p):
+        # A stream kernel keeps one running sum an element, whose error grows with its length.
+        splits = splits if splits > ceil_div(p.k, RUNNING_SUM) else ceil_div(p.k, RUNNING_SUM)
+    if splits > 1:
         chunk = p[0]
         chunk.k = round_up(ceil_div(p.k, splits), 8)
         choose(&chunk, NEVER_SPLIT, c)
@@ -213,7 +226,7 @@ cdef void skinny_blocks(const Problem *p, Choice *c) noexcept nogil:
 
     STREAM: nc columns, whose part of C stays in half of L1 while K runs; more than MR rows come back to the same kc
     rows of B, which then stay in half of L2.
-    DOT: kc steps of K, of which the tile's rows and columns (MR + NR lines) stay in half of L1.
+    DOT: kc steps of K between visits to C; NR columns of B stay in L2 while rows of A pass.
     """
     cdef ptrdiff_t rows = p.m if p.m < 4 else 4
     if c.inner == INNER_STREAM:
@@ -226,9 +239,7 @@ cdef void skinny_blocks(const Problem *p, Choice *c) noexcept nogil:
     else:
         c.ms, c.ns = p.dot_mr, p.dot_nr
         c.mc, c.nc, c.nb = p.m, p.n, p.n
-        c.kc = p.k
-        if p.m > p.dot_mr and p.n > p.dot_nr:
-            c.kc = clamp(p.l2.size // 4 // (p.dot_nr * p.item) // 64 * 64, 64, 1 << 30)
+        c.kc = p.k if p.k < RUNNING_SUM else RUNNING_SUM
 
 
 cdef dict as_dict(const Choice *c):
