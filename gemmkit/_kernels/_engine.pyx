@@ -10,7 +10,7 @@ from gemmkit._kernels._registry cimport (GK_DOT, GK_GEMM, GK_STREAM, current_cpu
                                          select_epilogue, select_row)
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
 from gemmkit._kernels._schedule cimport (AUTO, DIRECT, GENERAL, INNER_DOT, INNER_GEMM, INNER_STREAM, SPLIT_K, Choice,
-                                         Problem, choose, refusal)
+                                         Problem, choose, refusal, rows_at_once)
 from gemmkit._kernels._loops cimport Epilogue, Job, Place, finish_tile, run_dot, run_stream, run_tiles
 
 cdef enum:
@@ -77,7 +77,7 @@ cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil:
     if not same_layout(job, planned):
         job.how.pack_a = job.cs_a != job.item and job.k > 1
         job.how.ms = job.gemm.mr if job.how.pack_a else ceil_div(job.m, ceil_div(job.m, job.gemm.mr)) if job.m else 1
-        job.how.mc = round_up(least(planned.how.mc, round_up(job.m, job.gemm.mr)), job.gemm.mr)
+        job.how.mc = rows_at_once(job.m, job.how.kc * job.item, job.gemm.mr, job.how.pack_a)
     settle_epilogue(job)
 
 

@@ -250,15 +250,16 @@ def run_row(int index, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, cnp.ndarray 
         r.fn(&g)
 
 
-def run_pack(int index, cnp.ndarray src, ptrdiff_t R, cnp.ndarray dst):
-    """Call one row's packer: src (w, k) into dst (ceil(w / R), k, R), for tests."""
+def run_pack(int index, cnp.ndarray src, ptrdiff_t R, cnp.ndarray dst, str operand="b"):
+    """Call a row's packer of operand "a" or "b": src (w, k) into dst (ceil(w / R), k, R), for tests."""
     cdef const gk_ukr *r = &gk_rows[index]
     check_runnable(r.isa)
     cdef ptrdiff_t w = src.shape[0], k = src.shape[1]
     if (<object>dst).shape != ((w + R - 1) // R, k, R) or not dst.flags.c_contiguous or dst.dtype != src.dtype \
             or src.dtype.name != TYPE_NAMES[r.b_type]:
         raise ValueError("run_pack: dst must be a contiguous (ceil(w / R), k, R) array of the row's type")
-    r.pack_b(cnp.PyArray_BYTES(src), src.strides[0], src.strides[1], w, k, R, cnp.PyArray_BYTES(dst))
+    (r.pack_a if operand == "a" else r.pack_b)(
+        cnp.PyArray_BYTES(src), src.strides[0], src.strides[1], w, k, R, cnp.PyArray_BYTES(dst))
 
 
 def run_epilogue(int index, cnp.ndarray c, double alpha, double beta, cnp.ndarray bias=None):

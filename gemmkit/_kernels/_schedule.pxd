@@ -36,6 +36,7 @@ cdef struct Choice:
     ptrdiff_t ms, ns  # step of the tile loops: MR and NR, or less so that tiles come out even
     ptrdiff_t splits, chunk  # of K; 1 and K when it is not split
 
+cdef ptrdiff_t rows_at_once(ptrdiff_t m, ptrdiff_t line, int mr, bint packed) noexcept nogil
 cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil
 # NULL when the operands' layout lets `algorithm` be forced, else why not.
 cdef const char *refusal(const Problem *p, int algorithm) noexcept nogil

@@ -40,6 +40,8 @@ cdef bint strip_fits(ptrdiff_t rows, ptrdiff_t width, ptrdiff_t stride, const gk
 
     A power of two as stride sends every row to the same few sets: the cache is then as small as those sets.
     """
+    if cache.size <= 0 or cache.ways <= 0 or cache.line <= 0:
+        return False
     cdef ptrdiff_t sets = cache.size // (cache.ways * cache.line)
     cdef ptrdiff_t lines = ceil_div(width, cache.line) + (1 if width % cache.line or stride % cache.line else 0)
     cdef ptrdiff_t step, usable = sets
@@ -48,6 +50,13 @@ cdef bint strip_fits(ptrdiff_t rows, ptrdiff_t width, ptrdiff_t stride, const gk
         step = gcd(stride // cache.line, sets)
         usable = sets // step * (lines if lines < step else step)
     return rows * lines * 4 <= usable * cache.ways * 3
+
+
+cdef ptrdiff_t rows_at_once(ptrdiff_t m, ptrdiff_t line, int mr, bint packed) noexcept nogil:
+    """MC: all rows, or equal parts that are packed into A_MOST bytes each; `line` is the bytes of a row's KC steps."""
+    if packed and m * line > A_MOST:
+        m = ceil_div(m, ceil_div(m, clamp(A_MOST // line, mr, 1 << 30)))
+    return round_up(m if m > 0 else 1, mr)
 
 
 cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
@@ -70,10 +79,7 @@ cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
         c.kc = p.k
     line = (c.kc if c.kc > 0 else 1) * p.item
     # Equal blocks: a short last one would cost a pass over A or C for little work.
-    c.mc = p.m if p.m > 0 else 1
-    if c.pack_a and p.m * line > A_MOST:
-        c.mc = ceil_div(p.m, ceil_div(p.m, clamp(A_MOST // line, p.mr, 1 << 30)))
-    c.mc = round_up(c.mc, p.mr)
+    c.mc = rows_at_once(p.m, line, p.mr, c.pack_a)
     c.nc = p.n if p.n > 0 else 1
     if (c.pack_b or p.b_prepacked) and p.n * line > last:
         c.nc = ceil_div(p.n, ceil_div(p.n, clamp(last // line, p.nr, 1 << 30)))
@@ -82,6 +88,9 @@ cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
     if c.nb * line > p.l2.size // 2:
         c.nb = clamp(p.l2.size // 2 // line, p.nr, 1 << 30)
         c.nb = ceil_div(c.nc, ceil_div(c.nc, c.nb))
+    if c.pack_b and not c.pack_a:
+        # Nothing but a packed A gains from more columns at once, and a block that is used at once is packed into L2.
+        c.nc = c.nb = round_up(c.nb, p.nr)
 
 
 cdef void even_steps(const Problem *p, Choice *c) noexcept nogil:
@@ -284,6 +293,8 @@ def choose_algorithm(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, *, int item=4, a_str
     p.l1d.size, p.l1d.ways, p.l1d.line = l1d
     p.l2.size, p.l2.ways, p.l2.line = l2
     p.l3.size, p.l3.ways, p.l3.line = l3
+    if algorithm not in CODES:
+        raise ValueError(f"algorithm: unknown {algorithm!r}; known are {', '.join(CODES)}")
     cdef const char *why = refusal(&p, CODES[algorithm])
     if why != NULL:
         raise ValueError(f"algorithm: {algorithm} can't run {m} x {n} x {k}: {why.decode()}")
