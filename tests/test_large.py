@@ -3,6 +3,9 @@
 Operands with vast strides are windows of memory that the system backs only where it is touched, so they cost nothing.
 """
 import mmap
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -85,6 +88,34 @@ def test_matrices_of_a_batch_far_apart():
     np.testing.assert_array_equal(out, want)
     plan = gemmkit.MatMulPlan(a.shape, b.shape, np.float32, b=far_b)
     np.testing.assert_array_equal(plan(far_a), want)
+
+
+# ---- Memory that runs out
+
+def test_no_memory_for_workspace_raises_and_leaves_out_alone():
+    script = """
+        import resource
+        import numpy as np, gemmkit
+        k = 4_000_000  # the columns of b are packed: 48 MB
+        plan = gemmkit.MatMulPlan((1, k), (k, 3), np.float32)
+        a, b, out = np.ones((1, k), np.float32), np.ones((k, 3), np.float32), np.full((1, 3), 7, np.float32)
+        assert plan.workspace_bytes >= 48e6
+        with open("/proc/self/statm") as file:
+            in_use = int(file.read().split()[0]) * resource.getpagesize()
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + (16 << 20), before[1]))
+        for call in (plan, gemmkit.matmul):
+            try:
+                call(a, b, out=out)
+            except MemoryError as error:
+                assert "workspace" in str(error)
+            else:
+                raise AssertionError("no MemoryError")
+            assert (out == 7).all()
+        resource.setrlimit(resource.RLIMIT_AS, before)
+        assert (plan(a, b, out=out) == k).all()
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=60)
 
 
 # ---- Many elements

@@ -14,17 +14,18 @@ GK_INLINE void GK_COPY_PANELS(const char *src, ptrdiff_t s_k, ptrdiff_t w, ptrdi
     for (ptrdiff_t p0 = 0; p0 < k; p0 += STEPS) {
         const ptrdiff_t p1 = p0 + STEPS < k ? p0 + STEPS : k;
         for (ptrdiff_t w0 = 0; w0 < w; w0 += R) {
-            const ptrdiff_t full = w - w0 < R ? w - w0 : R;
+            const ptrdiff_t full = w - w0 < R ? w - w0 : R, whole = full / V_LEN * V_LEN;
+            const V_MASK mask = V_TAIL_MASK(full > whole ? (int)(full - whole) : V_LEN);
+            (void)mask;
             for (ptrdiff_t p = p0; p < p1; p++) {
                 const char *s = src + w0 * item + p * s_k;
                 char *d = dst + w0 * k * item + p * line;
-                ptrdiff_t i = 0;
-                for (; i + V_LEN <= full; i += V_LEN)
+                for (ptrdiff_t i = 0; i < whole; i += V_LEN)
                     V_STORE(d + i * item, V_LOAD(s + i * item));
-                for (; i < full; i++)
-                    memcpy(d + i * item, s + i * item, sizeof(V_ELEM));
-                if (i < R)
-                    memset(d + i * item, 0, (size_t)((R - i) * item));
+                if (whole < full)
+                    V_STORE_TAIL(d + whole * item, mask, V_LOAD_TAIL(s + whole * item, mask));
+                if (full < R)
+                    memset(d + full * item, 0, (size_t)((R - full) * item));
             }
         }
     }

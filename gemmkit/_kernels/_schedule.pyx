@@ -3,12 +3,13 @@
 Nothing here knows the thread count: what decides the order of a summation (algorithm, KC, split of K) must not, or
 results would change with it.  Each constant stands with its reason or the benchmark that found it.
 """
-from gemmkit._kernels._numbers cimport ceil_div, clamp, magnitude, round_up
+from gemmkit._kernels._numbers cimport ceil_div, clamp, least, magnitude, round_up
 
 # An algorithm for few rows reads B once however many rows there are, up to what one pass can hold in registers; the
 # engine repeats passes of MR rows over a part of B that stays in L2, up to this many rows.
 cdef enum:
-    STREAM_ROWS = 8
+    STREAM_ROWS = 4
+    STREAM_ROWS_FAR = 16  # of a B that lies in memory, where jumping from page to page costs more than arithmetic
     DOT_ROWS = 16
     DOT_COLUMNS = 4
     SMALL_K_DEPTH = 32
@@ -17,6 +18,7 @@ cdef enum:
     SPLIT_SIDE = 128  # a longer side can be shared out as it is
     SPLIT_DEPTH = 512  # the least K a chunk is worth: adding its partial sum up costs one step of K per chunk
     SPLIT_MOST = 16
+    IN_PLACE_TILES = 4  # tiles of rows for which packing B would never pay
     PACKING_ROWS = 384  # rows of A from which packing B pays even where a strip of it would stay in L2
 
 cdef double SPLIT_WORK = 2.0 * 1024 * 1024  # multiply-adds; below this one thread is as good
@@ -77,6 +79,10 @@ cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
         c.kc = p.k if p.k <= c.kc else round_up(ceil_div(p.k, ceil_div(p.k, c.kc)), 8)
     if c.algorithm == DIRECT and p.k <= 2 * c.kc:
         c.kc = p.k
+    if c.algorithm == DIRECT and p.m > p.mr:
+        # Rows of A after the first MR find the strip of B in L2 only if it is short enough for the sets it maps to.
+        while c.kc > 128 and not strip_fits(c.kc, least(p.n, p.nr) * p.item, p.rs_b, &p.l2):
+            c.kc = round_up(c.kc // 2, 8)
     line = (c.kc if c.kc > 0 else 1) * p.item
     # Equal blocks: a short last one would cost a pass over A or C for little work.
     c.mc = rows_at_once(p.m, line, p.mr, c.pack_a)
@@ -127,7 +133,7 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
     else:
         # In place as long as a strip of B, NR columns wide and K deep, stays in L2 while A passes by it.
         width = (p.nr if p.n > p.nr else p.n) * p.item
-        if p.m <= 2 * p.mr or (strip_fits(p.k, width, p.rs_b, &p.l2)
+        if p.m <= IN_PLACE_TILES * p.mr or (strip_fits(p.k, width, p.rs_b, &p.l2)
                                and (p.m < PACKING_ROWS or p.k * p.n * p.item <= p.l2.size // 4)):
             c.algorithm = DIRECT
         else:
@@ -174,7 +180,7 @@ cdef inline ptrdiff_t stream_rows(const Problem *p) noexcept nogil:
     From L1 a register tile reads as fast, and only one row leaves it without parallel sums.
     """
     cdef ptrdiff_t bytes = p.n * p.k * p.item
-    return 1 if bytes <= p.l1d.size else STREAM_ROWS // 2 if bytes <= p.l2.size // 2 else STREAM_ROWS
+    return 1 if bytes <= p.l1d.size else STREAM_ROWS if bytes <= L3_MOST else STREAM_ROWS_FAR
 
 
 cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
