@@ -11,10 +11,12 @@ from gemmkit._kernels._registry cimport (GK_DOT, GK_GEMM, GK_STREAM, current_cpu
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
 from gemmkit._kernels._schedule cimport (AUTO, DIRECT, GENERAL, INNER_DOT, INNER_GEMM, INNER_STREAM, SPLIT_K, Choice,
                                          Problem, choose, refusal, rows_at_once)
-from gemmkit._kernels._loops cimport Epilogue, Job, Place, finish_tile, run_dot, run_stream, run_tiles
+from gemmkit._kernels._loops cimport (Epilogue, Job, Place, finish_tile, run_dot, run_stream, run_tiles, takes_columns,
+                                      tiles_bytes)
 
 cdef enum:
     LINE = 64  # partial sums and private workspaces start on a line
+    ALONE = 16  # a product of a batch gets all threads from 16 times the work on that would do outside of one
     TASKS_PER_THREAD = 8  # a batch is handed out in runs of products, smaller than a thread's share
 
 
@@ -96,10 +98,7 @@ cdef size_t workspace_bytes(const Job *job) noexcept nogil:
         if how.pack_b:
             sum += round_up(job.n * job.k * job.item, LINE)
     elif how.inner == INNER_GEMM:
-        if how.pack_a:
-            sum += round_up(least(how.mc, round_up(job.m, how.ms)) * how.kc * job.item, LINE)
-        if how.pack_b:
-            sum += round_up(round_up(least(how.nc, job.n), job.gemm.nr) * how.kc * job.item, LINE)
+        sum = tiles_bytes(job)
     return sum
 
 
@@ -227,6 +226,8 @@ cdef int run_one(const Job *job, const Place *at, int num_threads) noexcept nogi
         run_empty_sum(job, at)
         return 0
     bytes = workspace_bytes(job)
+    if job.how.algorithm != SPLIT_K and job.how.inner == INNER_GEMM and takes_columns(job, num_threads):
+        bytes *= num_threads
     if bytes:
         workspace = <char *>take(bytes)
         if workspace == NULL:
@@ -315,7 +316,7 @@ cdef int run_batch(const Job *job, const Place *at, const Batch *batch) noexcept
     if batch.count == 0 or job.m == 0 or job.n == 0:
         return 0
     all_threads = threads_for(work_of(job) * batch.count)
-    num_threads = threads_for(work_of(job))
+    num_threads = threads_for(work_of(job) / (ALONE if batch.count >= all_threads else 1))
     if batch.count == 1 or (num_threads == all_threads and num_threads > 1):
         for index in range(batch.count):
             place_of(at, batch, index, &each)

@@ -35,3 +35,5 @@ cdef void finish_tile(const Job *job, const Place *at, ptrdiff_t i, ptrdiff_t j,
 cdef void run_tiles(const Job *job, const Place *at, char *workspace, int num_threads) noexcept nogil
 cdef void run_stream(const Job *job, const Place *at, int num_threads) noexcept nogil
 cdef void run_dot(const Job *job, const Place *at, char *workspace, int num_threads) noexcept nogil
+cdef size_t tiles_bytes(const Job *job) noexcept nogil
+cdef bint takes_columns(const Job *job, int num_threads) noexcept nogil

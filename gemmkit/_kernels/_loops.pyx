@@ -156,6 +156,9 @@ cdef void run_tiles(const Job *job, const Place *at, char *workspace, int num_th
     cdef Phase f
     cdef ptrdiff_t jc, pc, i0, rows_at_once = job.m, panels, tasks
     cdef char *b_space = NULL
+    if takes_columns(job, num_threads):
+        run_columns(job, at, workspace, num_threads)
+        return
     f.job, f.at = job, at
     f.a_panel, f.b_panel = NULL, NULL
     if how.pack_a:
@@ -189,6 +192,54 @@ cdef void run_tiles(const Job *job, const Place *at, char *workspace, int num_th
                 i0 += rows_at_once
             pc += how.kc
         jc += how.nc
+
+
+# ---- columns shared out ----------------------------------------------------------------------------------------
+
+cdef bint takes_columns(const Job *job, int num_threads) noexcept nogil:
+    """Whether threads had better take columns of C, each packing the part of B that no other needs.
+
+    Nothing is shared then but A, read in place: no barrier, and no panel that another core has just written.
+    """
+    cdef ptrdiff_t strips = ceil_div(job.n, job.gemm.nr)
+    return (num_threads > 1 and job.how.pack_b and not job.how.pack_a and strips >= num_threads * TASKS_PER_THREAD
+            and job.m <= 8 * job.n)
+
+
+cdef void column_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
+    """The product of A with some columns of B: a smaller job, run by one thread."""
+    cdef const Phase *f = <const Phase *>context
+    cdef Job part = f.job[0]
+    cdef Place at = f.at[0]
+    cdef ptrdiff_t j = task * f.j_step
+    part.n = least(f.j_step, f.job.n - j)
+    at.b += j * part.cs_b
+    at.c += j * part.item
+    if at.bias != NULL:
+        at.bias += j * part.epilogue.cs_bias
+    run_tiles(&part, &at, f.a_panel + thread * tiles_bytes(f.job), 1)
+
+
+cdef void run_columns(const Job *job, const Place *at, char *workspace, int num_threads) noexcept nogil:
+    cdef Phase f
+    cdef ptrdiff_t strips = ceil_div(job.n, job.gemm.nr), most = job.how.nc // job.gemm.nr, tasks
+    f.job, f.at, f.a_panel = job, at, workspace
+    # A whole number of rounds for all threads, of blocks that are no wider than L2 has room for.
+    tasks = num_threads * (TASKS_PER_THREAD if strips >= 4 * num_threads * TASKS_PER_THREAD else 1)
+    tasks = round_up(ceil_div(strips, least(most, ceil_div(strips, tasks))), num_threads)
+    f.j_step = ceil_div(strips, tasks) * job.gemm.nr
+    parallel_for(column_task, &f, ceil_div(job.n, f.j_step), num_threads)
+
+
+cdef size_t tiles_bytes(const Job *job) noexcept nogil:
+    """Workspace of the tile loops: packed panels of A and B."""
+    cdef const Choice *how = &job.how
+    cdef size_t sum = 0
+    if how.pack_a:
+        sum += round_up(least(how.mc, round_up(job.m, how.ms)) * how.kc * job.item, LINE)
+    if how.pack_b:
+        sum += round_up(round_up(least(how.nc, job.n), job.gemm.nr) * how.kc * job.item, LINE)
+    return sum
 
 
 # ---- skinny products --------------------------------------------------------------------------------------------
@@ -230,7 +281,8 @@ cdef void run_stream(const Job *job, const Place *at, int num_threads) noexcept 
     f.job, f.at = job, at
     f.j_step = job.n
     if num_threads > 1:
-        f.j_step = round_up(ceil_div(job.n, num_threads * TASKS_PER_THREAD), unit)
+        # One piece a thread: the longer the pieces of B's rows, the better prefetchers follow.
+        f.j_step = round_up(ceil_div(job.n, num_threads), unit)
     parallel_for(stream_task, &f, ceil_div(job.n, f.j_step), num_threads)
 
 

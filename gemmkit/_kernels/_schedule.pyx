@@ -18,6 +18,7 @@ cdef enum:
     SPLIT_SIDE = 128  # a longer side can be shared out as it is
     SPLIT_DEPTH = 512  # the least K a chunk is worth: adding its partial sum up costs one step of K per chunk
     SPLIT_MOST = 16
+    SHORT_ROW = 2048  # columns
     IN_PLACE_TILES = 4  # tiles of rows for which packing B would never pay
     PACKING_ROWS = 384  # rows of A from which packing B pays even where a strip of it would stay in L2
 
@@ -208,6 +209,10 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
     if forced == AUTO and p.k > RUNNING_SUM and b_n_unit and p.n > p.vl and p.m <= stream_rows(p):
         # A stream kernel keeps one running sum an element, whose error grows with its length.
         splits = splits if splits > ceil_div(p.k, RUNNING_SUM) else ceil_div(p.k, RUNNING_SUM)
+    if (forced == AUTO and splits == 1 and b_n_unit and p.n > p.vl and p.n <= SHORT_ROW and p.m <= stream_rows(p)
+            and p.k >= SPLIT_DEPTH and work >= SPLIT_WORK // 4):
+        # Rows of B too short to be cut: threads had better have rows of their own.
+        splits = clamp(p.k // (SPLIT_DEPTH // 2), 2, 4)
     if splits > 1:
         chunk = p[0]
         chunk.k = round_up(ceil_div(p.k, splits), 8)
