@@ -9,6 +9,7 @@ import os
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 C_FLAGS = ["-O3", "-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra"]
 # What Cython generates is not ours to tidy up.
@@ -36,7 +37,17 @@ def extension(name, c_sources=(), openmp=False):
     )
 
 
+class BuildExtensions(build_ext):
+    """Puts what it builds beside the sources too: Python started in a clone imports the package from there."""
+
+    def run(self):
+        super().run()
+        if not self.inplace and not os.environ.get("GEMMKIT_SANITIZE"):
+            self.copy_extensions_to_source()
+
+
 setup(
+    cmdclass={"build_ext": BuildExtensions},
     ext_modules=cythonize(
         [
             extension("_registry", ["gemmkit/_isa/registry.c", "gemmkit/_isa/cpu_features.c"]),
