@@ -266,3 +266,10 @@ def test_a_row_of_c_costs_no_resident_memory():
         assert (out == 8.5).all() and grown < out.nbytes // 2, grown
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=60)
+
+
+def test_alpha_scales_no_empty_sum():
+    a, b, c = np.empty((2, 0), np.float32), np.empty((0, 3), np.float32), np.full(3, 2, np.float32)
+    for alpha in (np.nan, np.inf, 0.0):
+        np.testing.assert_array_equal(gemmkit.gemm(a, b, alpha=alpha), np.zeros((2, 3)))
+        np.testing.assert_array_equal(gemmkit.gemm(a, b, c, alpha=alpha, beta=3), np.full((2, 3), 6))

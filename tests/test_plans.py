@@ -1,4 +1,5 @@
 """Plans: what they tell, what they own, what they refuse, and that nothing changes them once they are made."""
+import contextlib
 import copy
 import itertools
 import pickle
@@ -323,3 +324,22 @@ def test_other_layouts_than_planned_and_many_threads_on_one_plan():
         for worker in workers:
             worker.join()
     assert not failures
+
+
+def test_a_plan_is_never_half_made_nor_made_again():
+    for kind in (gemmkit.GemmPlan, gemmkit.MatMulPlan, gemmkit.StridedBatchedGemm, gemmkit.GroupedGemm):
+        with pytest.raises(TypeError):
+            kind.__new__(kind)
+    plan = gemmkit.GemmPlan(2, 3, 4, np.float32, b=np.ones((4, 3), np.float32))
+    before = repr(plan)
+    with contextlib.suppress(TypeError):
+        plan.__init__(5, 6, 7, np.float64)
+    assert repr(plan) == before
+    np.testing.assert_array_equal(plan(np.ones((2, 4), np.float32)), np.full((2, 3), 4))
+
+
+@pytest.mark.parametrize("k", [2**59, 2**58])
+def test_a_constant_larger_than_memory_is_refused(k):
+    b = np.lib.stride_tricks.as_strided(np.ones(1, np.float32), (k, 1), (0, 0))
+    with pytest.raises(MemoryError):
+        gemmkit.GemmPlan(1, 1, k, np.float32, b=b)

@@ -389,3 +389,22 @@ def test_other_python_threads_run_during_a_product():
 def test_spawned_processes_multiply():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(gemmkit.matmul, ([1.0, 2.0], [3.0, 4.0])) == 11.0
+
+
+def test_a_fork_does_not_make_the_parent_trust_in_threads():
+    run("""
+import resource
+x = np.ones((700, 700), np.float32)
+gemmkit.set_num_threads(8)
+gemmkit.matmul(x, x)
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+size = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+resource.setrlimit(resource.RLIMIT_AS, (size + (5 << 20),) * 2)
+try:
+    assert (gemmkit.matmul(x, x) == 700).all()
+except MemoryError:
+    pass
+""", timeout=30)

@@ -204,12 +204,15 @@ cdef void run_serial(const Job *job, const Place *at, char *workspace) noexcept 
 
 
 cdef void run_empty_sum(const Job *job, const Place *at) noexcept nogil:
-    """K = 0: zeros, then the epilogue; A and B are not read."""
+    """K = 0: zeros, or beta times the bias; A and B are not read."""
     cdef ptrdiff_t i
+    cdef Job scaled = job[0]
     for i in range(job.m):
         memset(at.c + i * job.rs_c, 0, job.n * job.item)
-    if job.finishes or job.bias_starts:
-        finish_tile(job, at, 0, 0, job.m, job.n)
+    if job.epilogue.has_bias:
+        # alpha scales no sum, so it can't make NaN of one.
+        scaled.epilogue.alpha = 1.0
+        finish_tile(&scaled, at, 0, 0, job.m, job.n)
 
 
 cdef inline double work_of(const Job *job) noexcept nogil:

@@ -171,6 +171,7 @@ def workspace_trim():
 def before_fork():
     """libgomp's workers don't survive a fork, and a child that waits for them hangs: send them home first."""
     gk_pause()
+    gk_team_forget()  # the parent's next team is a new one too
 
 
 def after_fork_in_child():

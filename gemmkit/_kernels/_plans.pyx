@@ -66,7 +66,8 @@ cdef class Plan:
     cdef tuple a_shape, b_shape  # as given by the caller, transposed or not
     cdef tuple out_shape
 
-    def __init__(self, *args, **kwargs):
+    # Plans are filled by __cinit__, which runs once and always: none is ever half made, or made again.
+    def __cinit__(self, *args, **kwargs):
         if type(self) is Plan:
             raise TypeError("Plan: make one of its subclasses")
 
@@ -121,6 +122,9 @@ cdef class Plan:
         cdef int d, n = len(self.b_shape)
         for d in range(n - 2):
             matrices *= self.b_shape[d]
+        nr = self.job.gemm.nr
+        if (self.job.n + nr) * <object>self.job.k * self.job.item * max(matrices, 1) >= 2 ** 62:
+            raise MemoryError(f"b: no memory for the panels of a constant of shape {self.b_shape}")
         self.storage = np.empty(matrices * each + PANEL_ALIGN, np.uint8)
         address = <size_t>cnp.PyArray_BYTES(<cnp.ndarray>self.storage)
         self.packed.panels = <char *>((address + PANEL_ALIGN - 1) // PANEL_ALIGN * PANEL_ALIGN)
@@ -304,7 +308,7 @@ cdef class GemmPlan(Plan):
         A size below 0, a B of another shape or type, an algorithm that can't run this shape.
     """
 
-    def __init__(self, m, n, k, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0, beta=1.0, b=None,
+    def __cinit__(self, m, n, k, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0, beta=1.0, b=None,
                  str algorithm="auto"):
         m, n, k = size(m, "m"), size(n, "n"), size(k, "k")
         self.set_up((k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n), dtype, real(alpha, "alpha"),
@@ -332,7 +336,7 @@ cdef class MatMulPlan(Plan):
         Force one of general, direct, small_k, skinny_m, skinny_n, split_k; "auto" chooses.
     """
 
-    def __init__(self, a_shape, b_shape, dtype, *, b=None, str algorithm="auto"):
+    def __cinit__(self, a_shape, b_shape, dtype, *, b=None, str algorithm="auto"):
         self.set_up(shape_of(a_shape, "a_shape"), shape_of(b_shape, "b_shape"), dtype, 1.0, 0.0, False, False, b,
                     algorithm)
 
@@ -357,7 +361,7 @@ cdef class StridedBatchedGemm(Plan):
         (batch, k, n), packed now and owned by the plan.
     """
 
-    def __init__(self, batch, m, n, k, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0, beta=1.0, b=None,
+    def __cinit__(self, batch, m, n, k, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0, beta=1.0, b=None,
                  str algorithm="auto"):
         batch, m, n, k = size(batch, "batch"), size(m, "m"), size(n, "n"), size(k, "k")
         self.set_up((batch, k, m) if trans_a else (batch, m, k), (batch, n, k) if trans_b else (batch, k, n), dtype,
@@ -385,8 +389,9 @@ cdef class GroupedGemm:
     cdef readonly tuple plans
     cdef tuple order
 
-    def __init__(self, shapes, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0):
+    def __cinit__(self, shapes, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0):
         plans = []
+        type_of(dtype, "dtype")
         for index, shape in enumerate(shapes):
             shape = shape_of(shape, f"shapes[{index}]")
             if len(shape) != 3:
