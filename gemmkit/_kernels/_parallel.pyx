@@ -29,8 +29,8 @@ cdef extern from * nogil:
     static int gk_allowed_processors(void) { return 0; }
     #endif
     #include <omp.h>
-    /* Of OpenMP 5.0; gcc has had it since 9 but still announces 4.5. */
-    #if _OPENMP >= 201811 || (defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 9)
+    /* libgomp only: LLVM's libomp looks after forks itself.  gcc has had this since 9 but still announces OpenMP 4.5. */
+    #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 9
     static void gk_pause(void) { omp_pause_resource_all(omp_pause_hard); }
     #else
     static void gk_pause(void) {}
