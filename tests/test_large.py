@@ -28,7 +28,7 @@ def sparse(shape, strides, dtype):
     try:
         memory = mmap.mmap(-1, above - below, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
     except OSError as error:
-        pytest.skip(f"not run: {above - below} bytes of address space are not to be had here ({error})")
+        pytest.skip(f"not run: {above - below} bytes of address space are not to be had here ({error}); test_sizes_past_32_bits_with_nothing_in_them runs")
     return np.ndarray(shape, dtype, memory, -below, strides)
 
 
@@ -132,7 +132,8 @@ def test_a_result_of_more_than_2_to_the_31_elements():
     n = 46341  # n * n > 2^31
     needed, available = n * n * 4, available_bytes()
     if available < 12 * GIB:
-        pytest.skip(f"not run: {available / GIB:.1f} GiB of memory free, 12 wanted for a result of {needed / GIB:.1f}")
+        pytest.skip(f"not run: {available / GIB:.1f} GiB of memory free, 12 wanted for a result of {needed / GIB:.1f}; "
+                    "offsets past 2^31 are tested on sparse operands instead")
     rows, columns = np.arange(n, dtype=np.float32) % 251 + 1, np.arange(n, dtype=np.float32) % 241 + 1
     out = gemmkit.matmul(rows[:, None], columns[None])
     assert out.shape == (n, n)

@@ -71,7 +71,6 @@ cdef void tiles(const Phase *f, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdif
     cdef ptrdiff_t item = job.item, ms = job.how.ms, ns = job.how.ns
     cdef ptrdiff_t jb, jb_end, i, j
     cdef bint first = f.pc == 0, last = f.pc + f.kc >= job.k
-    cdef const char *a_row
     cdef gk_ukr_args g
     g.k = f.kc
     g.rs_c = job.rs_c

@@ -246,7 +246,7 @@ cdef class Plan:
 
     @property
     def workspace_bytes(self):
-        """Bytes that a call borrows for packed panels and partial sums, for each product that runs at once."""
+        """Bytes that one thread borrows for packed panels and partial sums; times the threads that pack for themselves."""
         return workspace_bytes(&self.job) if self.job.k and self.job.m and self.job.n else 0
 
     @property

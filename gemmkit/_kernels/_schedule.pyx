@@ -5,10 +5,8 @@ results would change with it.  Each constant stands with its reason or the bench
 """
 from gemmkit._kernels._numbers cimport ceil_div, clamp, least, magnitude, round_up
 
-# An algorithm for few rows reads B once however many rows there are, up to what one pass can hold in registers; the
-# engine repeats passes of MR rows over a part of B that stays in L2, up to this many rows.
 cdef enum:
-    STREAM_ROWS = 4
+    STREAM_ROWS = 4  # rows of C that one pass over B serves; from five on a register tile is as fast, if B is in a cache
     STREAM_ROWS_FAR = 16  # of a B that lies in memory, where jumping from page to page costs more than arithmetic
     DOT_ROWS = 16
     DOT_COLUMNS = 4
@@ -18,7 +16,7 @@ cdef enum:
     SPLIT_SIDE = 128  # a longer side can be shared out as it is
     SPLIT_DEPTH = 512  # the least K a chunk is worth: adding its partial sum up costs one step of K per chunk
     SPLIT_MOST = 16
-    SHORT_ROW = 2048  # columns
+    SHORT_ROW = 2048  # columns of B up to which a piece of its rows is too short for each thread to have one
     IN_PLACE_TILES = 4  # tiles of rows for which packing B would never pay
     PACKING_ROWS = 384  # rows of A from which packing B pays even where a strip of it would stay in L2
 
@@ -68,7 +66,8 @@ cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
     KC: an MR x KC micro-panel of A takes half of L1 and is read again for each tile of its row; B's micro-panels stream
         from L2 past it.  Each KC block is a pass over C, so it should not be shorter.
     NB: a KC x NB block of B takes half of L2 and is read again by each micro-panel of A.
-    NC: a KC x NC panel of B is packed at once and takes half of the last level, L3_MOST bytes at most.
+    NC: a KC x NC panel of B is packed at once: NB columns, so that it is used in L2, where it was packed; with a packed A,
+        which each panel of B packs again, half of the last level, L3_MOST bytes at most.
     MC: an MC x KC panel of A is packed at once, if at all, into A_MOST bytes.
     """
     cdef ptrdiff_t last = p.l3.size if p.l3.size > p.l2.size else p.l2.size, line
