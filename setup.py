@@ -55,6 +55,7 @@ setup(
             extension("_schedule"),
             extension("_loops"),
             extension("_engine"),
+            extension("_types"),
             extension("_calls"),
             extension("_matmul"),
             extension("_plans"),

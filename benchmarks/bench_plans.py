@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.corpus import DTYPES
-from benchmarks.suite import BACKEND_NAMES, CaseBenchmark, names, thread_count
+from benchmarks.suite import BACKEND_NAMES, CaseBenchmark, gemmkit_for, names
+from benchmarks.verify import result_dtype
 
 
 class ConstantB(CaseBenchmark):
@@ -37,13 +38,11 @@ class CallOverhead:
     call: Callable[[], Any]
 
     def setup(self, way: str, dtype: str) -> None:
-        import gemmkit
-
-        gemmkit.set_num_threads(thread_count())
+        gemmkit = gemmkit_for(dtype)
         a, b = np.ones((2, 2), dtype), np.ones((2, 2), dtype)
-        out = np.empty((2, 2), dtype)
-        plan: Any = gemmkit.GemmPlan(2, 2, 2, dtype)
-        constant: Any = gemmkit.GemmPlan(2, 2, 2, dtype, b=b)
+        out = np.empty((2, 2), result_dtype(dtype))
+        plan = gemmkit.GemmPlan(2, 2, 2, dtype)
+        constant = gemmkit.GemmPlan(2, 2, 2, dtype, b=b)
         self.call = {
             "numpy": partial(np.matmul, a, b),
             "numpy_out": partial(np.matmul, a, b, out=out),
@@ -66,9 +65,7 @@ class Construction:
     param_names = ["size", "dtype", "constant_b"]
 
     def setup(self, size: int, dtype: str, constant_b: bool) -> None:
-        import gemmkit
-
-        gemmkit.set_num_threads(thread_count())
+        gemmkit = gemmkit_for(dtype)
         options = {"b": np.ones((size, size), dtype)} if constant_b else {}
         self.make: Callable[[], Any] = partial(
             gemmkit.GemmPlan, size, size, size, dtype, **options

@@ -1,6 +1,7 @@
 """Time gemmkit beside numpy, onnxruntime and torch, fairly.
 
     python benchmarks/compare.py --quick
+    python benchmarks/compare.py --quick --dtypes bfloat16,float8_e5m2
     python benchmarks/compare.py --threads 1,2 --json results.json --markdown
 
 Each library has a process of its own, since thread pools and allocators of two
@@ -31,9 +32,9 @@ if not __package__:
     sys.path.remove(_ROOT)
 
 from benchmarks import report
-from benchmarks.corpus import DTYPES, Case, select as select_cases
+from benchmarks.corpus import ALL_DTYPES, DTYPES, Case, select as select_cases
 
-BACKEND_NAMES = ("gemmkit", "numpy", "onnxruntime", "torch")
+BACKEND_NAMES = ("gemmkit", "numpy", "numpy-f32", "onnxruntime", "torch")
 # Settings of a user's shell that would hold a peer back, or place its threads.
 _UNSET = (
     "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_VERBOSE",
@@ -275,7 +276,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
     add("--threads", type=_numbers, help="thread counts (default 1,2; quick: 1)")
-    add("--dtypes", type=_list, default=list(DTYPES), help="default both")
+    add("--dtypes", type=_list, default=list(DTYPES),
+        help=f"any of {', '.join(ALL_DTYPES)} (default {','.join(DTYPES)})")
     add("--cases", type=_list, default=[], metavar="PATTERN[,PATTERN]",
         help="shell patterns of case names or families")
     add("--rounds", type=int, help="default 7; quick: 5")
@@ -296,7 +298,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     ):
         if getattr(options, name) is None:
             setattr(options, name, short if quick else full)
-    for kind, given, known in (("dtype", options.dtypes, DTYPES),
+    for kind, given, known in (("dtype", options.dtypes, ALL_DTYPES),
                                ("backend", options.backends, BACKEND_NAMES)):
         for value in given:
             if value not in known:

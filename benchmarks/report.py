@@ -204,7 +204,7 @@ def header_text(environment: dict[str, Any], *, markdown: bool) -> str:
             else:
                 lines.append(f"{prefix} {told['version']} ({told['kernel']})")
         for dtype, peak in pool.get("peak", {}).items():
-            text = "skipped, gemmkit._config.measure_peak is not there"
+            text = "skipped, gemmkit._config.measure_peak cannot tell"
             if peak is not None:
                 text = f"{peak:.1f} GFLOP/s a core"
             lines.append(f"{bullet}peak {dtype}: {text}")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.backends import BACKENDS, Call
+from benchmarks.backends import BACKENDS, Call, GemmkitBackend
 from benchmarks.corpus import BY_NAME, Case, select
 from benchmarks.verify import error_fraction, make_arrays
 
@@ -36,6 +36,14 @@ def thread_count() -> int:
         if value.isdigit() and int(value) > 0:
             return int(value)
     return len(os.sched_getaffinity(0))
+
+
+def gemmkit_for(dtype: str) -> Any:
+    """gemmkit with its threads set; a commit without ``dtype`` is skipped."""
+    backend = GemmkitBackend(thread_count())
+    if backend.lacks(dtype):
+        raise NotImplementedError  # asv's word for a skipped combination
+    return backend.lib
 
 
 def rate(call: Callable[[], Any], flops: int) -> float:
@@ -68,13 +76,16 @@ class CaseBenchmark:
         """Prepare one case and refuse to time a wrong result."""
         self.case = BY_NAME[name]
         if dtype not in self.case.dtypes:
-            raise NotImplementedError  # asv's word for a skipped combination
+            raise NotImplementedError
         self.backend = BACKENDS[backend](thread_count())
         arrays = make_arrays(self.case, dtype)
         call, _ = self.backend.prepare(self.case, dtype, arrays)
         if call is None:
             raise NotImplementedError
-        fraction = error_fraction(self.case, arrays, self.backend.to_numpy(call()))
+        fraction = error_fraction(
+            self.case, arrays, self.backend.to_numpy(call()),
+            strict=self.backend.strict,
+        )
         if not fraction <= 1.0:
             raise AssertionError(f"{name}: error is {fraction:g} times the bound")
         self.call = call

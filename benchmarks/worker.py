@@ -124,9 +124,10 @@ class _Worker:
         if call is None:
             return {"skipped": reason}
         first = self.backend.to_numpy(call())
-        fraction = error_fraction(case, arrays, first)
+        fraction = error_fraction(case, arrays, first, strict=self.backend.strict)
         second = self.backend.to_numpy(call())
         fresh = not any(np.may_share_memory(x, y) for x, y in zip(first, second))
+        result_dtype = str(first[0].dtype)
         del first, second
         self.call = call
         self.loops = _calibrate(call, request["target"])
@@ -135,6 +136,7 @@ class _Worker:
             # JSON has no infinity
             "error_fraction": fraction if math.isfinite(fraction) else None,
             "verified": fraction <= 1.0,
+            "result_dtype": result_dtype,
             "fresh_output": fresh,
             "described": self.backend.describe(case, dtype),
             "settle": _settle(),

@@ -8,10 +8,12 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 __version__: str
 
 _Algorithm = Literal["auto", "general", "direct", "small_k", "skinny_m", "skinny_n", "split_k"]
-_Isa = Literal["scalar", "sse2", "avx", "avx2", "avx512"]
+_Isa = Literal["scalar", "sse2", "avx", "avx2", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16"]
 
 # Two vectors give a scalar; anything else an array.
-def matmul(a: ArrayLike, b: ArrayLike, out: NDArray[Any] | None = None) -> Any: ...
+def matmul(
+    a: ArrayLike, b: ArrayLike, out: NDArray[Any] | None = None, *, out_dtype: DTypeLike | None = None
+) -> Any: ...
 def gemm(
     a: ArrayLike,
     b: ArrayLike,
@@ -22,11 +24,16 @@ def gemm(
     trans_a: bool = False,
     trans_b: bool = False,
     out: NDArray[Any] | None = None,
+    out_dtype: DTypeLike | None = None,
 ) -> NDArray[Any]: ...
 
 class _Plan:
     @property
     def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def b_dtype(self) -> np.dtype[Any]: ...
+    @property
+    def out_dtype(self) -> np.dtype[Any]: ...
     @property
     def algorithm(self) -> str: ...
     @property
@@ -73,6 +80,8 @@ class GemmPlan(_Plan):
         beta: float = 1.0,
         b: ArrayLike | None = None,
         algorithm: _Algorithm = "auto",
+        b_dtype: DTypeLike | None = None,
+        out_dtype: DTypeLike | None = None,
     ) -> None: ...
     def __call__(
         self,
@@ -91,6 +100,8 @@ class MatMulPlan(_Plan):
         *,
         b: ArrayLike | None = None,
         algorithm: _Algorithm = "auto",
+        b_dtype: DTypeLike | None = None,
+        out_dtype: DTypeLike | None = None,
     ) -> None: ...
     def __call__(
         self, a: ArrayLike, b: ArrayLike | None = None, out: NDArray[Any] | None = None
@@ -111,6 +122,8 @@ class StridedBatchedGemm(_Plan):
         beta: float = 1.0,
         b: ArrayLike | None = None,
         algorithm: _Algorithm = "auto",
+        b_dtype: DTypeLike | None = None,
+        out_dtype: DTypeLike | None = None,
     ) -> None: ...
     def __call__(
         self,
@@ -130,6 +143,8 @@ class GroupedGemm:
         trans_a: bool = False,
         trans_b: bool = False,
         alpha: float = 1.0,
+        b_dtype: DTypeLike | None = None,
+        out_dtype: DTypeLike | None = None,
     ) -> None: ...
     def __call__(
         self,

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 
 import gemmkit
@@ -25,8 +26,14 @@ SHAPES = (
     (32, 32, 4096),
     (128, 3072, 768),
 )
+NARROW_SHAPES = ((1, 64, 64), (128, 128, 128), (512, 512, 512), (1024, 1024, 1024), (1, 4096, 1024), (128, 3072, 768))
+WIDE = ("float32", "float64")
+NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+ALL = WIDE + NARROW + ("float8_e4m3fnuz", "float8_e5m2fnuz")
 ROUNDS = 7
 BURST_SECONDS = 0.02
+# numpy multiplies narrow types element by element, for seconds where that is a large product.
+MOST_SCALAR_WORK = 128 * 128 * 128
 
 
 def burst(f: Callable[[], object], count: int) -> float:
@@ -51,14 +58,45 @@ def alternate(*functions: Callable[[], object]) -> list[float]:
 
 
 def worst_error(a: np.ndarray, b: np.ndarray, result: np.ndarray) -> float:
-    """Largest error against a sum in wider arithmetic, as a fraction of (K + 8) u (|a| @ |b|); some rows are checked."""
-    wide = np.float64 if a.dtype == np.float32 else np.longdouble
+    """Largest error against a sum in wider arithmetic, as a fraction of what is allowed; some rows are checked.
+
+    Allowed are (K + 8) u (|a| @ |b|), u the unit roundoff of the sums' type, and one rounding to the result's type.
+    """
+    wide: type[np.floating] = np.longdouble if a.dtype == np.float64 else np.float64
+    sums = np.finfo(np.float64 if a.dtype == np.float64 else np.float32)
     rows = np.unique(np.linspace(0, len(a) - 1, 4).astype(int))
     x, y = a[rows].astype(wide), b.astype(wide)
     exact = np.einsum("ik,kj->ij", x, y, optimize=False)
     size = np.einsum("ik,kj->ij", abs(x), abs(y), optimize=False)
-    bound = (a.shape[1] + 8) * (np.finfo(a.dtype).eps / 2) * size
-    return float((abs(result[rows] - exact) / bound).max())
+    bound = (a.shape[1] + 8) * (sums.eps / 2) * size
+    info = ml_dtypes.finfo(result.dtype)
+    if info.bits < sums.bits:
+        bound += float(info.eps) / 2 * (abs(exact) + bound) + float(info.smallest_subnormal) / 2
+    return float((abs(result[rows].astype(wide) - exact) / bound).max())
+
+
+def measure(dtype: str, peak: float, m: int, n: int, k: int) -> bool:
+    """Print one line of the tour; whether the result was within its error bound."""
+    rng = np.random.default_rng(0)
+    kind = np.dtype(dtype)
+    a, b = (rng.uniform(-1, 1, shape).astype(kind) for shape in ((m, k), (k, n)))
+    plan = gemmkit.GemmPlan(m, n, k, kind)
+    calls: list[Callable[[], object]] = [lambda: gemmkit.matmul(a, b)]
+    slow = dtype in WIDE or m * n * k <= MOST_SCALAR_WORK
+    if slow:
+        calls.append(lambda: np.matmul(a, b))
+    if dtype not in WIDE:
+        out = np.float32 if kind.itemsize == 1 else kind
+        calls.append(lambda: np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(out))
+    ours, *numpys = alternate(*calls)
+    ratios = [f"{one / ours:8.2f}" for one in numpys]
+    if not slow:
+        ratios.insert(0, f"{'-':>8}")
+    error = worst_error(a, b, gemmkit.matmul(a, b))
+    rate = 2e-9 * m * n * k / ours
+    print(f"{f'{m} x {n} x {k}':>18} {plan.algorithm:>10} {rate:8.1f} {rate / peak:8.0%} {' '.join(ratios)} {error:12.3f}",
+          flush=True)
+    return error <= 1
 
 
 def tour() -> int:
@@ -71,30 +109,21 @@ def tour() -> int:
         limits = None
     else:
         limits = threadpool_limits(1)
-    rng = np.random.default_rng(0)
+    right = True
     with gemmkit.threads(1):
-        for dtype in ("float32", "float64"):
+        for dtype in WIDE + NARROW:
             peak = measure_peak(dtype)
-            print(f"\n{dtype}, one thread; peak of this core {peak:.0f} GFLOP/s with {_registry.active_isa()}")
-            print(f"{'M x N x K':>18} {'algorithm':>10} {'GFLOP/s':>8} {'of peak':>8} {'x numpy':>8} {'error/bound':>12}")
-            for m, n, k in SHAPES:
-                a = rng.standard_normal((m, k)).astype(dtype)
-                b = rng.standard_normal((k, n)).astype(dtype)
-                plan = gemmkit.GemmPlan(m, n, k, dtype)
-                ours, numpys = alternate(lambda: gemmkit.matmul(a, b), lambda: np.matmul(a, b))
-                rate = 2e-9 * m * n * k / ours
-                error = worst_error(a, b, gemmkit.matmul(a, b))
-                print(
-                    f"{f'{m} x {n} x {k}':>18} {plan.algorithm:>10} {rate:8.1f} {rate / peak:8.0%} "
-                    f"{numpys / ours:8.2f} {error:12.3f}",
-                    flush=True,
-                )
-                if not error <= 1:
-                    print("gemmkit: a result is outside its error bound", file=sys.stderr)
-                    return 1
+            upcast = "" if dtype in WIDE else f" {'x f32':>8}"
+            print(f"\n{dtype}, one thread; peak of this core {peak:.0f} GFLOP/s")
+            print(f"{'M x N x K':>18} {'algorithm':>10} {'GFLOP/s':>8} {'of peak':>8} {'x numpy':>8}{upcast} {'error/bound':>12}")
+            for m, n, k in SHAPES if dtype in WIDE else NARROW_SHAPES:
+                right = measure(dtype, peak, m, n, k) and right
+    print("\nx numpy: numpy.matmul's time over gemmkit's, arrays as they are; x f32: through float32 copies and back")
     if limits is not None:
         limits.restore_original_limits()
-    return 0
+    if not right:
+        print("gemmkit: a result is outside its error bound", file=sys.stderr)
+    return 0 if right else 1
 
 
 def explain(args: argparse.Namespace) -> int:
@@ -120,10 +149,10 @@ def explain(args: argparse.Namespace) -> int:
     print(f"packs      {' and '.join(plan.packs) or 'nothing: operands are read in place'}; "
           f"workspace {plan.workspace_bytes:,} bytes")
     print(f"threads    {plan.num_threads}")
-    role = plan.kernel.split("_")[1]
-    print(f"\nrows of the table for {role}, {args.dtype}, best first:")
-    for name, why in _registry.why_refused(role, args.dtype, n):
-        print(f"  {name:40} {'chosen' if why is None else why}")
+    row = next(r for r in _registry.rows() if r["name"] == plan.kernel)
+    print(f"\nrows of the table for {row['role']}, {row['a']} x {row['b']} -> {row['acc']}, best first:")
+    for name, why in _registry.why_refused(row["role"], row["a"], row["b"], n):
+        print(f"  {name:44} {'chosen' if why is None else why}")
     return 0
 
 
@@ -143,7 +172,7 @@ def main(argv: list[str] | None = None) -> int:
     one = commands.add_parser("explain", help="print the plan for a shape, and the reasons for it")
     for size in "MNK":
         one.add_argument(size, type=int)
-    one.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    one.add_argument("--dtype", choices=ALL, default="float32")
     one.add_argument("--trans-a", action="store_true")
     one.add_argument("--trans-b", action="store_true")
     one.add_argument("--batch", type=int)

@@ -18,20 +18,21 @@ def isa(name: str | None) -> Iterator[None]:
     Parameters
     ----------
     name : str or None
-        "scalar", "sse2", "avx", "avx2" or "avx512"; None for the strongest.  Kernels of that set are used, and weaker
-        ones only for what it lacks.  Plans keep the kernels that they were made with.
+        "scalar", "sse2", "avx", "avx2", "avx512", "avx512vbmi", "avx512bf16" or "avx512fp16"; None for what is used by default: all
+        sets that are worth it on this processor.  Kernels of that set are used, and weaker ones only for what it lacks.
+        Plans keep the kernels that they were made with.
 
     Raises
     ------
     ValueError
         The name is unknown, or this build or processor lacks the set.
     """
-    before = _registry.active_isa()
+    before = _registry.settings()
     _registry.set_isa(name)
     try:
         yield
     finally:
-        _registry.set_isa(before)
+        _registry.restore(before)
 
 
 @contextmanager
@@ -56,6 +57,7 @@ def config() -> dict[str, Any]:
             "compiled": _registry.compiled_isas(),
             "detected": _registry.detected_isas(),
             "in use": _registry.active_isa(),
+            "slow": _registry.cpu_info()["slow"],
         },
         "threads": {
             "in use": _parallel.get_num_threads(),
@@ -88,7 +90,8 @@ def show_config(file: TextIO | None = None) -> None:
         f"cpu       {cpu['brand'] or cpu['vendor']} (family {cpu['family']}, model {cpu['model']})",
         f"caches    {caches}{'' if cpu['caches_known'] else ' (guessed)'}",
         f"isa       in use {c['isa']['in use']}; compiled {' '.join(c['isa']['compiled'])}; "
-        f"detected {' '.join(c['isa']['detected'])}",
+        f"detected {' '.join(c['isa']['detected'])}"
+        + (f"; slow here, unless forced {' '.join(c['isa']['slow'])}" if c["isa"]["slow"] else ""),
         f"threads   {c['threads']['in use']}"
         + (" (set)" if c["threads"]["requested"] else ""),
         f"compiler  {c['compiler']}",
@@ -98,8 +101,9 @@ def show_config(file: TextIO | None = None) -> None:
 
 
 def measure_peak(dtype: str) -> float:
-    """Measure this core's FMA peak for "float32" or "float64" with the strongest set in use, in GFLOP/s.
+    """Measure this core's peak of multiply-adds for a dtype's name with the sets in use, in GFLOP/s.
 
-    A loop of independent multiply-adds in registers: no memory, so no product can be faster.
+    A loop of independent multiply-adds in registers: no memory, so no product can be faster.  A narrow type has the peak of
+    the type that its panels are made of: float32, or bfloat16 where its dot instruction is used.
     """
     return float(_registry.measure_peak(dtype))

@@ -7,7 +7,7 @@ from gemmkit._kernels import _registry
 
 
 def pytest_report_header(config):
-    lines = [f"gemmkit {name:<7} {'native' if support.available(name) else 'not run: this processor lacks it'}"
+    lines = [f"gemmkit {name:<10} {'native' if support.available(name) else 'not run: this processor lacks it'}"
              for name in _registry.compiled_isas()]
     return [*lines, "gemmkit emulated: none"]
 
@@ -15,6 +15,13 @@ def pytest_report_header(config):
 @pytest.fixture(params=_registry.usable_isas())
 def isa(request):
     """Each instruction set that this machine can run, forced while the test runs."""
+    with gemmkit.isa(request.param):
+        yield request.param
+
+
+@pytest.fixture(params=support.wide_isas())
+def wide_isa(request):
+    """The same without sets that have nothing of their own for float32 and float64."""
     with gemmkit.isa(request.param):
         yield request.param
 

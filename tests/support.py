@@ -7,14 +7,17 @@ import mmap
 import os
 import re
 
+import ml_dtypes  # noqa: F401  (numpy knows the narrow types by name from here on)
 import numpy as np
 import pytest
 
 from gemmkit._kernels import _registry
 
 PAGE = mmap.PAGESIZE
-POISON = 0xFF  # every byte of a float32 or float64 NaN
+POISON = 0xFF  # every byte of a NaN, but in the types below
+POISON_FNUZ = 0x80  # their only NaN
 EDGES = ("end", "start")
+FLUSHES_DENORMALS = 1  # a row's flag
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -27,6 +30,12 @@ def available(isa):
     return isa in _registry.usable_isas()
 
 
+def wide_isas():
+    """The sets that this machine can run which have rows of their own for float32."""
+    own = {r["isa"] for r in _registry.rows() if r["a"] == r["b"] == "float32"}
+    return [name for name in _registry.usable_isas() if name in own]
+
+
 def as_params(entries):
     """The entries of the table as pytest parameters; those that this machine can't run are skipped by name."""
     return [pytest.param(e, id=e["name"],
@@ -34,8 +43,17 @@ def as_params(entries):
             for e in entries]
 
 
-def row_params(*roles):
-    return as_params(r for r in _registry.rows() if not roles or r["role"] in roles)
+def row_params(*roles, where=lambda row: True):
+    return as_params(r for r in _registry.rows() if (not roles or r["role"] in roles) and where(r))
+
+
+def is_narrow(row):
+    """Whether a row widens an operand."""
+    return not row["a"] == row["b"] == row["acc"]
+
+
+def flushes(row):
+    return bool(row["flags"] & FLUSHES_DENORMALS)
 
 
 # ---- Memory
@@ -68,10 +86,14 @@ class GuardedBuffer:
         if size > self.capacity:
             raise ValueError(f"{size} bytes are more than the buffer's {self.capacity}")
         first = PAGE + (self.capacity - size if edge == "end" else 0)
-        self.raw()[:] = POISON
+        self.raw()[:] = poison(values.dtype)
         view = np.ndarray(values.shape, values.dtype, self.map, first - below, strides)
         view[...] = values
         return view
+
+
+def poison(dtype):
+    return POISON_FNUZ if np.dtype(dtype).name.endswith("fnuz") else POISON
 
 
 def contiguous_strides(shape, item):
@@ -106,7 +128,7 @@ class PoisonedOutput:
         before, after = (0 if edge == "start" else margin), (0 if edge == "end" else margin)
         shape = (before + m + after, before + n + after)
         if edge is None:
-            whole = np.full(shape, np.nan, dtype)
+            whole = np.empty(shape, dtype)
             whole.view(np.uint8)[...] = POISON
         else:
             whole = guarded(np.zeros(shape, dtype), edge=edge)
@@ -129,7 +151,7 @@ def poisoned_output(m, n, dtype, margin=3, edge=None):
 # ---- Values
 
 def small_integers(rng, shape, dtype):
-    """Integers so small that every sum of their products is exact in `dtype`."""
+    """Integers so small that they are exact in every type, and every sum of their products in float32."""
     return rng.integers(-4, 5, shape).astype(dtype)
 
 
@@ -147,10 +169,34 @@ def same_bits(x, y):
     return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
 
 
+def bits_of(x):
+    x = np.ascontiguousarray(x)
+    return x.view(f"u{x.dtype.itemsize}")
+
+
+def is_nan(x):
+    """Of any type; of a narrow one by numpy's or ml_dtypes' word."""
+    return np.isnan(x) if x.dtype.kind == "f" else np.isnan(x.astype(np.float32))
+
+
+def check_values(got, want, zeros_have_signs=True):
+    """The same bits, element by element; one NaN is as good as another, and so perhaps are both zeros."""
+    assert got.dtype == want.dtype and got.shape == want.shape
+    same = (bits_of(got) == bits_of(want)) | (is_nan(got) & is_nan(want))
+    if not zeros_have_signs:
+        same |= (got == 0) & (want == 0)
+    assert same.all(), f"{(~same).sum()} wrong, first {got[~same][0]!r} for {want[~same][0]!r} at {np.argwhere(~same)[0]}"
+
+
 # ---- References
 
+def accumulator(*operands):
+    """The type that a product of these is summed in."""
+    return np.float64 if np.float64 in [x.dtype for x in operands] else np.float32
+
+
 def wider(dtype):
-    return np.float64 if np.dtype(dtype) == np.float32 else np.longdouble
+    return np.longdouble if np.dtype(dtype) == np.float64 else np.float64
 
 
 def product(a, b):
@@ -164,17 +210,19 @@ def integer_product(a, b):
 
 
 def reference(a, b, add=None):
-    """add + a @ b in a wider type than the operands'."""
-    wide = wider(a.dtype)
+    """add + a @ b in a wider type than they are summed in."""
+    wide = wider(accumulator(a, b))
     out = product(a.astype(wide), b.astype(wide))
     return out if add is None else out + add.astype(wide)
 
 
 def bound(a, b, add=None, extra=8):
     """(K + extra) u (|a| |b| + |add|): what rounding can do to add + a @ b in any order of summation."""
-    k = a.shape[1]
-    u = np.finfo(a.dtype).eps / 2 + np.finfo(wider(a.dtype)).eps / 2  # the kernel's roundings and the reference's
-    return (k + extra) * u * reference(abs(a), abs(b), None if add is None else abs(add))
+    acc = accumulator(a, b)
+    u = np.finfo(acc).eps / 2 + np.finfo(wider(acc)).eps / 2  # the kernel's roundings and the reference's
+    wide = [None if x is None else abs(x.astype(wider(acc))) for x in (a, b, add)]
+    size = product(*wide[:2]) + (0 if add is None else wide[2])
+    return (a.shape[1] + extra) * u * size
 
 
 def check_close(c, a, b, add=None):

@@ -60,20 +60,20 @@ def check_plan(plan, m, n, k, trans_a=False, trans_b=False, alpha=1.0, beta=1.0)
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("trans_a,trans_b", FLAGS)
-def test_tails(algorithm, trans_a, trans_b, isa):
+def test_tails(algorithm, trans_a, trans_b, wide_isa):
     ran = 0
     flags = {"trans_a": trans_a, "trans_b": trans_b}
     for dtype, (m, n, k), (alpha, beta) in itertools.product(FLOATS, TAILS, ((1.0, 1.0), (0.5, -2.0))):
         plan = plan_or_none(m, n, k, dtype, alpha=alpha, beta=beta, algorithm=algorithm, **flags)
         if plan is not None:
-            assert plan.algorithm == algorithm and plan.isa == isa
+            assert plan.algorithm == algorithm and plan.isa == wide_isa
             check_plan(plan, m, n, k, trans_a, trans_b, alpha, beta)
             ran += 1
     assert ran >= 8  # direct takes few transposed B's, skinny_n few transposed A's: those that are vectors
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_rounding_stays_within_the_bound(algorithm, isa):
+def test_rounding_stays_within_the_bound(algorithm, wide_isa):
     rng = np.random.default_rng(1)
     for dtype, (m, n, k) in itertools.product(FLOATS, TAILS):
         plan = plan_or_none(m, n, k, dtype, algorithm=algorithm)
@@ -90,7 +90,7 @@ def most_kc(dtype, **kwargs):
 
 @pytest.mark.parametrize("algorithm", ["general", "direct", "split_k"])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_several_blocks_of_k(algorithm, dtype, isa):
+def test_several_blocks_of_k(algorithm, dtype, wide_isa):
     """Sums that wait in C between blocks: c and alpha count once, at the right end."""
     k = 2 * most_kc(dtype, algorithm="general") + 5
     sizes, factors = ((9, 53), (29, 18)), ((1.0, 1.0), (0.5, -2.0))
@@ -130,7 +130,7 @@ def check_by_projection(product, a, b):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_skinny_blocks(dtype, isa):
+def test_skinny_blocks(dtype, wide_isa):
     """More rows, columns and steps than a skinny algorithm's blocks hold."""
     for m, n, k, trans_b in ((1, 20_011, 37, False), (7, 9001, 130, False), (33, 4099, 301, False), (5, 30, 9001, True),
                              (11, 39, 20_005, True)):
@@ -143,7 +143,7 @@ def test_skinny_blocks(dtype, isa):
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("size", [(1, 1, 9), (3, 5, 1000), (64, 64, 1100), (1, 1, 100_003), (40, 300, 1031),
                                   (300, 2, 4099)], ids=str)
-def test_split_sums(size, dtype, isa):
+def test_split_sums(size, dtype, wide_isa):
     m, n, k = size
     for trans_a, trans_b in FLAGS:
         plan = gemmkit.GemmPlan(m, n, k, dtype, trans_a=trans_a, trans_b=trans_b, algorithm="split_k")
@@ -154,7 +154,7 @@ def test_split_sums(size, dtype, isa):
 # ---- Other layouts than the plan was made for
 
 @pytest.mark.parametrize("algorithm", ["auto", *ALGORITHMS])
-def test_a_forced_algorithm_meets_another_layout(algorithm, isa):
+def test_a_forced_algorithm_meets_another_layout(algorithm, wide_isa):
     for m, n, k in ((20, 40, 30), (9, 7, 64), (1, 50, 40), (50, 1, 40)):
         plan = gemmkit.GemmPlan(m, n, k, np.float32, algorithm=algorithm)
         a, b, _ = operands(np.random.default_rng(4), m, n, k, np.float32)
@@ -169,7 +169,7 @@ def test_a_forced_algorithm_meets_another_layout(algorithm, isa):
 
 @pytest.mark.parametrize("edge", support.EDGES)
 @pytest.mark.parametrize("algorithm", ["auto", *ALGORITHMS])
-def test_nothing_around_the_operands_is_touched(algorithm, edge, isa, guarded):
+def test_nothing_around_the_operands_is_touched(algorithm, edge, wide_isa, guarded):
     """Each operand borders a page that can't be read: one element too many ends the process."""
     for dtype, (m, n, k), (trans_a, trans_b) in itertools.product(FLOATS, TAILS[1::2], FLAGS):
         plan = plan_or_none(m, n, k, dtype, trans_a=trans_a, trans_b=trans_b, alpha=0.5, algorithm=algorithm)
@@ -185,7 +185,7 @@ def test_nothing_around_the_operands_is_touched(algorithm, edge, isa, guarded):
 # ---- Special values
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_nan_and_infinity_follow_ieee(algorithm, isa):
+def test_nan_and_infinity_follow_ieee(algorithm, wide_isa):
     for dtype, (m, n, k) in itertools.product(FLOATS, ((5, 7, 40), (16, 50, 33), (64, 30, 64), (3, 64, 9))):
         plan = plan_or_none(m, n, k, dtype, algorithm=algorithm)
         if plan is None:
@@ -241,13 +241,13 @@ def test_sizes_of_zero(algorithm):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [(23, 40, 50), (1, 64, 90), (90, 64, 1), (3, 64, 3), (64, 3, 200)], ids=str)
-def test_calls_reach_the_forced_set(shape, dtype, isa):
+def test_calls_reach_the_forced_set(shape, dtype, wide_isa):
     m, k, n = shape
     rng = np.random.default_rng(10)
     a, b = support.random_values(rng, (m, k), dtype), support.random_values(rng, (k, n), dtype)
     plan = gemmkit.MatMulPlan((m, k), (k, n), dtype)
-    assert gemmkit.config()["isa"]["in use"] == isa
-    assert plan.isa == isa and plan.kernel.endswith("_" + isa)
+    assert gemmkit.config()["isa"]["in use"] == wide_isa
+    assert plan.isa == wide_isa and plan.kernel.endswith("_" + wide_isa)
     got = gemmkit.matmul(a, b)
     assert support.same_bits(got, plan(a, b))
     support.check_close(got, a, b)

@@ -13,14 +13,18 @@ KIB, MIB = 1 << 10, 1 << 20
 # XCR0: bit 0 x87, 1 xmm, 2 upper halves of ymm, 5 to 7 the mask registers and both parts of zmm.
 OS_SSE, OS_AVX, OS_AVX512 = 0x03, 0x07, 0xE7
 
-# Leaf 1, edx and ecx; leaf 7, ebx; leaf 0x80000001, ecx.
+# Leaf 1, edx and ecx; leaf 7, ebx and edx; its subleaf 1, eax; leaf 0x80000001, ecx.
 SSE2 = 1 << 26
-FMA, XSAVE, OSXSAVE, AVX = 1 << 12, 1 << 26, 1 << 27, 1 << 28
+FMA, XSAVE, OSXSAVE, AVX, F16C = 1 << 12, 1 << 26, 1 << 27, 1 << 28, 1 << 29
 AVX2, AVX512F, AVX512DQ, AVX512BW, AVX512VL = 1 << 5, 1 << 16, 1 << 17, 1 << 30, 1 << 31
 AVX512 = AVX512F | AVX512DQ | AVX512BW | AVX512VL
+AVX512FP16 = 1 << 23
+AVX512BF16 = 1 << 5
+AVX512VBMI = 1 << 1  # leaf 7, ecx
 TOPOLOGY = 1 << 22
 
-MODERN = FMA | XSAVE | OSXSAVE | AVX
+MODERN = FMA | XSAVE | OSXSAVE | AVX | F16C
+CHAIN = ("scalar", "sse2", "avx", "avx2", "avx512")  # each needs those before it; others need these alone
 DATA, INSTRUCTIONS, UNIFIED = 1, 2, 3
 
 
@@ -35,13 +39,14 @@ def cache(kind, level, size, ways, line=64, sharing=1):
 
 
 def machine(vendor="GenuineIntel", signature=0x306C3, ecx=MODERN, edx=SSE2, features=AVX2, caches=(), caches_at=4,
-            brand="", highest=0xD, extended_ecx=0):
+            brand="", highest=0xD, extended_ecx=0, fp16=0, bf16=0, vbmi=0, subleaves=1):
     """A CPUID table."""
     ebx0, edx0, ecx0 = words(vendor, 3)
     table = {
         (0, 0): (highest, ebx0, ecx0, edx0),
         (1, 0): (signature, 0, ecx, edx),
-        (7, 0): (0, features, 0, 0),
+        (7, 0): (subleaves, features, vbmi, fp16),
+        (7, 1): (bf16, 0, 0, 0),
         (0x80000000, 0): (0x80000021 if caches_at == 0x8000001D else 0x80000008, 0, 0, 0),
         (0x80000001, 0): (0, 0, extended_ecx, 0),
     }
@@ -55,15 +60,20 @@ def machine(vendor="GenuineIntel", signature=0x306C3, ecx=MODERN, edx=SSE2, feat
 
 ZEN4 = machine(
     vendor="AuthenticAMD", signature=0x00A10F11, features=AVX2 | AVX512, caches_at=0x8000001D, extended_ecx=TOPOLOGY,
-    brand="AMD EPYC 9554 64-Core Processor",
+    bf16=AVX512BF16, vbmi=AVX512VBMI, brand="AMD EPYC 9554 64-Core Processor",
     caches=[cache(DATA, 1, 32 * KIB, 8, sharing=2), cache(INSTRUCTIONS, 1, 64 * KIB, 8, sharing=2),
             cache(UNIFIED, 2, 1 * MIB, 8, sharing=2), cache(UNIFIED, 3, 32 * MIB, 16, sharing=16)])
 SKYLAKE_X = machine(
-    signature=0x00050654, features=AVX2 | AVX512, brand="   Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", highest=0x16,
+    signature=0x00050654, features=AVX2 | AVX512, brand="   Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", highest=0x16, subleaves=0,
     caches=[cache(DATA, 1, 32 * KIB, 8, sharing=2), cache(INSTRUCTIONS, 1, 32 * KIB, 8, sharing=2),
             cache(UNIFIED, 2, 1 * MIB, 16, sharing=2), cache(UNIFIED, 3, 28160 * KIB, 11, sharing=64)])
+SAPPHIRE_RAPIDS = machine(
+    signature=0x000806F8, features=AVX2 | AVX512, brand="Intel(R) Xeon(R) Platinum 8480+", highest=0x20, fp16=AVX512FP16,
+    bf16=AVX512BF16, vbmi=AVX512VBMI, subleaves=2,
+    caches=[cache(DATA, 1, 48 * KIB, 12, sharing=2), cache(INSTRUCTIONS, 1, 32 * KIB, 8, sharing=2),
+            cache(UNIFIED, 2, 2 * MIB, 16, sharing=2), cache(UNIFIED, 3, 105 * MIB, 15, sharing=128)])
 HASWELL = machine(
-    signature=0x000306C3, features=AVX2,
+    signature=0x000306C3, features=AVX2, subleaves=0,
     caches=[cache(DATA, 1, 32 * KIB, 8, sharing=2), cache(INSTRUCTIONS, 1, 32 * KIB, 8, sharing=2),
             cache(UNIFIED, 2, 256 * KIB, 8, sharing=2), cache(UNIFIED, 3, 8 * MIB, 16, sharing=16)])
 NEHALEM = machine(signature=0x000106A5, ecx=0, features=0, highest=0xB)
@@ -83,7 +93,7 @@ def test_zen4():
     cpu = _registry.decode_cpuid(ZEN4, OS_AVX512)
     assert (cpu["vendor"], cpu["family"], cpu["model"]) == ("AuthenticAMD", 25, 0x11)
     assert cpu["brand"] == "AMD EPYC 9554 64-Core Processor"
-    assert cpu["isas"] == ("scalar", "sse2", "avx", "avx2", "avx512")
+    assert cpu["isas"] == (*CHAIN, "avx512vbmi", "avx512bf16") and cpu["slow"] == ()
     assert cpu["caches_known"]
     assert sizes(cpu) == ((32 * KIB, 8), (1 * MIB, 8), (32 * MIB, 16))
     assert [cpu[level]["sharing"] for level in ("l1d", "l2", "l3")] == [2, 2, 16]
@@ -94,8 +104,16 @@ def test_skylake_x():
     cpu = _registry.decode_cpuid(SKYLAKE_X, OS_AVX512)
     assert (cpu["vendor"], cpu["family"], cpu["model"]) == ("GenuineIntel", 6, 0x55)
     assert cpu["brand"] == "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz"
-    assert cpu["isas"][-1] == "avx512"
+    assert cpu["isas"] == CHAIN and cpu["slow"] == ()
     assert sizes(cpu) == ((32 * KIB, 8), (1 * MIB, 16), (28160 * KIB, 11))
+
+
+def test_sapphire_rapids():
+    """Its BF16 instruction is slower than float32's."""
+    cpu = _registry.decode_cpuid(SAPPHIRE_RAPIDS, OS_AVX512)
+    assert (cpu["family"], cpu["model"]) == (6, 0x8F)
+    assert cpu["isas"] == (*CHAIN, "avx512vbmi", "avx512bf16", "avx512fp16") and cpu["slow"] == ("avx512bf16",)
+    assert sizes(cpu) == ((48 * KIB, 12), (2 * MIB, 16), (105 * MIB, 15))
 
 
 def test_haswell():
@@ -128,9 +146,11 @@ def test_nothing_is_known():
     (OS_SSE | 0xE0, "sse2"),  # zmm without ymm
     (OS_AVX512 | 0x60200, "avx512"),  # later states change nothing
 ])
-@pytest.mark.parametrize("table", [ZEN4, SKYLAKE_X], ids=["zen4", "skylake-x"])
+@pytest.mark.parametrize("table", [ZEN4, SKYLAKE_X, SAPPHIRE_RAPIDS], ids=["zen4", "skylake-x", "sapphire-rapids"])
 def test_register_state_that_the_system_keeps(table, xcr0, strongest):
-    assert isas(table, xcr0)[-1] == strongest
+    found = isas(table, xcr0)
+    assert [name for name in found if name in CHAIN][-1] == strongest
+    assert strongest == "avx512" or found[-1] == strongest  # nor are extensions of AVX-512 there without it
 
 
 def test_without_osxsave_xcr0_means_nothing():
@@ -141,12 +161,50 @@ def test_without_osxsave_xcr0_means_nothing():
 
 @pytest.mark.parametrize("missing", [AVX512F, AVX512DQ, AVX512BW, AVX512VL])
 def test_avx512_is_all_four_parts(missing):
-    assert isas(machine(features=(AVX2 | AVX512) & ~missing), OS_AVX512)[-1] == "avx2"
+    """And nothing that extends it counts without it."""
+    table = machine(features=(AVX2 | AVX512) & ~missing, fp16=AVX512FP16, bf16=AVX512BF16)
+    assert isas(table, OS_AVX512) == CHAIN[:-1]
 
 
-def test_avx2_needs_fma():
-    assert isas(machine(ecx=MODERN & ~FMA), OS_AVX) == ("scalar", "sse2", "avx")
-    assert isas(machine(ecx=MODERN & ~FMA, features=AVX2 | AVX512), OS_AVX512) == ("scalar", "sse2", "avx")
+@pytest.mark.parametrize("missing", [FMA, F16C])
+def test_avx2_needs_fma_and_f16c(missing):
+    assert isas(machine(ecx=MODERN & ~missing), OS_AVX) == ("scalar", "sse2", "avx")
+    table = machine(ecx=MODERN & ~missing, features=AVX2 | AVX512, fp16=AVX512FP16, bf16=AVX512BF16)
+    assert isas(table, OS_AVX512) == ("scalar", "sse2", "avx")
+
+
+@pytest.mark.parametrize("fp16, bf16, expected", [
+    (0, 0, ()), (AVX512FP16, 0, ("avx512fp16",)), (0, AVX512BF16, ("avx512bf16",)),
+    (AVX512FP16, AVX512BF16, ("avx512bf16", "avx512fp16")), (~AVX512FP16 & 0xFFFFFFFF, ~AVX512BF16 & 0xFFFFFFFF, ()),
+])
+def test_extensions_of_avx512(fp16, bf16, expected):
+    """One bit each, whatever the others are."""
+    assert isas(machine(features=AVX2 | AVX512, fp16=fp16, bf16=bf16), OS_AVX512) == (*CHAIN, *expected)
+
+
+def test_subleaf_1_is_not_asked_where_there_is_none():
+    """Leaf 7 says how many it has; beyond that a processor answers what it likes."""
+    assert isas(machine(features=AVX2 | AVX512, bf16=AVX512BF16, subleaves=0), OS_AVX512) == CHAIN
+    assert isas(machine(features=AVX2 | AVX512, bf16=AVX512BF16, subleaves=2), OS_AVX512) == (*CHAIN, "avx512bf16")
+
+
+@pytest.mark.parametrize("vbmi, expected", [(AVX512VBMI, ("avx512vbmi",)), (~AVX512VBMI & 0xFFFFFFFF, ())])
+def test_vbmi_is_its_own_bit(vbmi, expected):
+    assert isas(machine(features=AVX2 | AVX512, vbmi=vbmi), OS_AVX512) == (*CHAIN, *expected)
+    assert isas(machine(features=AVX2 | AVX512, vbmi=vbmi), OS_AVX) == CHAIN[:-1]
+
+
+@pytest.mark.parametrize("vendor, slow", [("GenuineIntel", ("avx512bf16",)), ("AuthenticAMD", ()), ("HygonGenuine", ()),
+                                          ("TransmetaCPU", ())])
+def test_bf16_is_slow_on_intel(vendor, slow):
+    """It is still among the sets: whoever forces it gets it."""
+    cpu = _registry.decode_cpuid(machine(vendor=vendor, features=AVX2 | AVX512, bf16=AVX512BF16), OS_AVX512)
+    assert cpu["isas"] == (*CHAIN, "avx512bf16") and cpu["slow"] == slow
+
+
+@pytest.mark.parametrize("table", [SKYLAKE_X, HASWELL], ids=["skylake-x", "haswell"])
+def test_a_set_that_is_not_there_is_not_slow(table):
+    assert _registry.decode_cpuid(table, OS_AVX512)["slow"] == ()
 
 
 def test_fma_without_avx2_is_avx():
@@ -158,16 +216,20 @@ def test_avx2_without_avx_is_nothing():
 
 
 def test_leaf_7_is_not_asked_where_there_is_none():
-    """Below the highest leaf a processor answers what it likes."""
-    assert isas(machine(features=AVX2 | AVX512, highest=4), OS_AVX512)[-1] == "avx"
+    """Beyond the highest leaf a processor answers what it likes."""
+    table = machine(features=AVX2 | AVX512, highest=4, fp16=AVX512FP16, bf16=AVX512BF16)
+    assert isas(table, OS_AVX512)[-1] == "avx"
 
 
 @pytest.mark.parametrize("xcr0", [0, OS_SSE, OS_AVX, OS_AVX512])
-@pytest.mark.parametrize("table", [ZEN4, SKYLAKE_X, HASWELL, NEHALEM, {}], ids=["zen4", "skylake-x", "haswell", "nehalem", "none"])
+@pytest.mark.parametrize("table", [ZEN4, SKYLAKE_X, SAPPHIRE_RAPIDS, HASWELL, NEHALEM, {}],
+                         ids=["zen4", "skylake-x", "sapphire-rapids", "haswell", "nehalem", "none"])
 def test_sets_are_a_chain(table, xcr0):
-    """Forcing a set leaves those below it, so none may be missing in between."""
+    """Forcing a set leaves those below it, so none may be missing in between; extensions need the whole chain."""
     found = isas(table, xcr0)
-    assert found == tuple(_registry.ISA_BITS)[: len(found)]
+    assert found == tuple(name for name in _registry.ISA_BITS if name in found)
+    chain = found[: len(CHAIN)]
+    assert chain == CHAIN[: len(chain)] and tuple(_registry.ISA_BITS)[: len(CHAIN)] == CHAIN
 
 
 # ---- Caches
@@ -236,4 +298,6 @@ def test_family_and_model_of_old_families():
 def test_this_machine():
     cpu = _registry.cpu_info()
     assert cpu["isas"] == _registry.detected_isas() and cpu["isas"][0] == "scalar"
+    assert set(cpu["slow"]) <= set(cpu["isas"])
+    assert _registry.default_isas() == tuple(name for name in _registry.usable_isas() if name not in cpu["slow"])
     assert cpu["l1d"]["size"] > 0 and cpu["l2"]["size"] > 0

@@ -93,7 +93,7 @@ def test_refusal_says_why():
 
 @pytest.mark.parametrize("trans_a,trans_b", FLAGS)
 @pytest.mark.parametrize("own_b", [False, True])
-def test_gemm_plan(trans_a, trans_b, own_b, isa):
+def test_gemm_plan(trans_a, trans_b, own_b, wide_isa):
     sizes = ((5, 7, 3), (1, 40, 30), (40, 1, 30), (33, 100, 700), (70, 48, 0))
     for dtype, (m, n, k) in itertools.product(FLOATS, sizes):
         a, b, c = integers(1, (k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n), (m, n), dtype=dtype)
@@ -101,7 +101,7 @@ def test_gemm_plan(trans_a, trans_b, own_b, isa):
         plan = gemmkit.GemmPlan(m, n, k, dtype, b=b if own_b else None, **flags)
         product = 0.5 * expected(turned(a, trans_a), turned(b, trans_b))
         given = () if own_b else (b,)
-        assert plan.isa == isa and plan.dtype == dtype and (plan.packed_bytes > 0) == own_b
+        assert plan.isa == wide_isa and plan.dtype == dtype and (plan.packed_bytes > 0) == own_b
         np.testing.assert_array_equal(plan(a, *given), product)
         for bias in (c, c[0], c[:, :1], np.asfortranarray(c), dtype(3)):
             np.testing.assert_array_equal(plan(a, *given, c=bias), product - 2 * bias)
@@ -117,7 +117,7 @@ MATMUL_SHAPES = [((3,), (3,)), ((40,), (40, 70)), ((70, 40), (40,)), ((4, 30), (
 
 
 @pytest.mark.parametrize("shapes", MATMUL_SHAPES, ids=str)
-def test_matmul_plan(shapes, isa):
+def test_matmul_plan(shapes, wide_isa):
     for dtype in FLOATS:
         a, b = integers(2, *shapes, dtype=dtype)
         want = expected(a, b)
@@ -132,7 +132,7 @@ def test_matmul_plan(shapes, isa):
 
 
 @pytest.mark.parametrize("trans_a,trans_b", FLAGS)
-def test_strided_batched_gemm(trans_a, trans_b, isa):
+def test_strided_batched_gemm(trans_a, trans_b, wide_isa):
     sizes = ((1, 5, 7, 3), (4, 9, 50, 30), (7, 1, 40, 20), (3, 70, 20, 600))
     for dtype, (batch, m, n, k) in itertools.product(FLOATS, sizes):
         a, b, c = integers(3, (batch, k, m) if trans_a else (batch, m, k), (batch, n, k) if trans_b else (batch, k, n),
@@ -150,7 +150,7 @@ def test_strided_batched_gemm(trans_a, trans_b, isa):
 
 
 @pytest.mark.parametrize("trans_a,trans_b", FLAGS)
-def test_grouped_gemm(trans_a, trans_b, isa):
+def test_grouped_gemm(trans_a, trans_b, wide_isa):
     shapes = [(5, 7, 3), (150, 160, 170), (1, 40, 30), (0, 4, 5), (4, 5, 0), (40, 1, 300), (9, 9, 2000),
               (130, 120, 140)]
     for dtype, count in itertools.product(FLOATS, (0, 1, 3, len(shapes))):
@@ -253,7 +253,7 @@ def test_plans_that_cannot_be_made(kind, arguments, options, error):
         getattr(gemmkit, kind)(*arguments, np.float32, **options)
 
 
-@pytest.mark.parametrize("dtype", ["f2", "i4", "?", "g", object, "nonsense"])
+@pytest.mark.parametrize("dtype", ["i4", "?", "g", object, "nonsense"])
 def test_plans_of_foreign_types_are_refused(dtype):
     for kind, arguments in (("GemmPlan", (2, 2, 2)), ("MatMulPlan", ((2, 2), (2, 2))), ("GroupedGemm", ([(2, 2, 2)],))):
         with pytest.raises(TypeError):
@@ -283,7 +283,7 @@ def test_plans_are_immutable():
 
 @pytest.mark.parametrize("own_b", [False, True])
 def test_a_plan_keeps_its_kernels_under_another_set(own_b):
-    names = _registry.usable_isas()
+    names = support.wide_isas()
     rng = np.random.default_rng(9)
     a, b, c = (support.random_values(rng, shape, np.float32) for shape in ((33, 300), (300, 101), (101,)))
     for made in names:

@@ -28,12 +28,9 @@ TILES = ("direct", "general", "small_k")
 
 
 def row_blocks():
-    """Register blocks of every pair of GEMM and DOT rows that are used together."""
-    rows = _registry.rows()
-    return [{"item": 4 if g["acc"] == "float32" else 8, "mr": g["mr"], "nr": g["nr"], "vl": g["vl"],
-             "dot_mr": d["mr"], "dot_nr": d["nr"]}
-            for g in rows for d in rows
-            if (g["role"], d["role"]) == ("gemm", "dot") and (g["isa"], g["acc"]) == (d["isa"], d["acc"])]
+    """Register blocks of every GEMM row."""
+    return [{"item": 4 if g["acc"] == "float32" else 8, "mr": g["mr"], "nr": g["nr"], "vl": g["vl"]}
+            for g in _registry.rows() if g["role"] == "gemm"]
 
 
 def transposed(rows, item=4):
@@ -188,8 +185,6 @@ def check_blocks(choice, sizes, key):
         assert choice["nb"] % choice["ns"] == 0
         assert choice["mc"] % choice["ms"] == 0 or choice["mc"] >= m
         assert choice["nc"] % choice["ns"] == 0 or choice["nc"] >= n
-    elif choice["inner"] == "dot":
-        assert choice["ms"] <= key["dot_mr"] and choice["ns"] <= key["dot_nr"]
 
 
 @settings(max_examples=300, deadline=None)

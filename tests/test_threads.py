@@ -58,7 +58,7 @@ PRODUCTS = [("general", 301, 299, 303, False, False), ("general", 301, 299, 303,
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("product", PRODUCTS, ids=str)
-def test_any_number_of_threads_gives_the_same_bits(product, dtype, isa):
+def test_any_number_of_threads_gives_the_same_bits(product, dtype, wide_isa):
     algorithm, m, n, k, trans_a, trans_b = product
     rng = np.random.default_rng(1)
     a = support.random_values(rng, (k, m) if trans_a else (m, k), dtype)
@@ -216,7 +216,7 @@ def test_the_spin_policy_leaves_the_environment_as_it_was(monkeypatch):
 def test_the_instruction_set_may_be_forced_in_the_environment():
     for name in gemmkit.config()["isa"]["detected"]:
         text = run("print(gemmkit.config()['isa']['in use'], gemmkit.GemmPlan(40, 40, 40, 'f4').isa)", GEMMKIT_ISA=name)
-        assert text == f"{name} {name}"
+        assert text == f"{name} {name if name in support.wide_isas() else support.wide_isas()[-1]}"
     assert "unknown instruction set 'mmx'" in run("pass", before="""
         try:
             import gemmkit

@@ -9,17 +9,7 @@ import gemmkit
 import numpy as np
 from checkpoint import Checkpoint, load_checkpoint
 from elementwise import Array, gelu_rows, layer_norm, mean_pool, softmax, unit_rows
-
-
-class Linear:
-    """x W^T + b, with W as the checkpoint has it: (N, K), K the inputs."""
-
-    def __init__(self, weight: Array, bias: Array) -> None:
-        self.weight = weight
-        self.bias = bias
-
-    def __call__(self, x: Array) -> Array:
-        return gemmkit.gemm(x, self.weight, self.bias, trans_b=True)
+from linear import FLOAT32, Linear, Precision
 
 
 class LayerNorm:
@@ -35,7 +25,7 @@ class LayerNorm:
 class Block:
     """One transformer layer; hidden states are rank 2, (B * T, hidden)."""
 
-    def __init__(self, checkpoint: Checkpoint, index: int) -> None:
+    def __init__(self, checkpoint: Checkpoint, index: int, precision: Precision) -> None:
         tensors = checkpoint.tensors
         prefix = f"encoder.layer.{index}."
 
@@ -48,12 +38,14 @@ class Block:
         self.qkv = Linear(
             np.concatenate([weight for weight, _ in parts]),
             np.concatenate([bias for _, bias in parts]),
+            precision,
+            narrow=True,
         )
         eps = checkpoint.config.norm_eps
-        self.attention_out = Linear(*pair("attention.output.dense"))
+        self.attention_out = Linear(*pair("attention.output.dense"), precision)
         self.attention_norm = LayerNorm(*pair("attention.output.LayerNorm"), eps)
-        self.widen = Linear(*pair("intermediate.dense"))
-        self.narrow = Linear(*pair("output.dense"))
+        self.widen = Linear(*pair("intermediate.dense"), precision)
+        self.narrow = Linear(*pair("output.dense"), precision)
         self.output_norm = LayerNorm(*pair("output.LayerNorm"), eps)
         self.heads = checkpoint.config.heads
 
@@ -70,19 +62,26 @@ class Block:
         # strided views: gemmkit.matmul reads them where they lie.
         qkv = self.qkv(x).reshape(batch, tokens, 3, self.heads, size)
         q, k, v = qkv.transpose(2, 0, 3, 1, 4)
-        scores = gemmkit.matmul(q, k.swapaxes(-1, -2))
+        scores = gemmkit.matmul(q, k.swapaxes(-1, -2), out_dtype=FLOAT32)
         scores *= 1.0 / math.sqrt(size)
         scores += key_bias[:, None, None, :]
         # Written through a transposed view, the heads come out side by side.
-        merged = np.empty((batch, tokens, self.heads, size), x.dtype)
-        gemmkit.matmul(softmax(scores), v, out=merged.transpose(0, 2, 1, 3))
+        merged = np.empty((batch, tokens, self.heads, size), v.dtype)
+        weights = softmax(scores).astype(v.dtype, copy=False)
+        gemmkit.matmul(weights, v, out=merged.transpose(0, 2, 1, 3))
         return merged.reshape(batch * tokens, hidden)
 
 
 class MiniLM:
-    """The network all-MiniLM-L6-v2: text in, unit vectors of length 384 out."""
+    """The network all-MiniLM-L6-v2: text in, unit vectors of length 384 out.
 
-    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
+    `dtype` is the type of the products' weights: float32, bfloat16, float16 or
+    float8_e4m3fn. Everything else (embedding tables, layer norms, biases, and
+    the result) is float32.
+    """
+
+    def __init__(self, checkpoint: Checkpoint | None = None, dtype: str = "float32") -> None:
+        precision = Precision.of(dtype)
         self.checkpoint = load_checkpoint() if checkpoint is None else checkpoint
         tensors = self.checkpoint.tensors
         config = self.checkpoint.config
@@ -97,7 +96,7 @@ class MiniLM:
             tensors["embeddings.LayerNorm.bias"],
             config.norm_eps,
         )
-        self.blocks = [Block(self.checkpoint, i) for i in range(config.layers)]
+        self.blocks = [Block(self.checkpoint, i, precision) for i in range(config.layers)]
 
     def encode(self, sentences: Sequence[str], batch_size: int = 32) -> Array:
         """Embed sentences: an (n, 384) float32 array of unit rows, in order."""

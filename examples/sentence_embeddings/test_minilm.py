@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
+import types
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import embed
+import gemmkit
 import numpy as np
 import pytest
-from checkpoint import INSTALL, ModelNotInstalledError
+from checkpoint import INSTALL, Checkpoint, Config, ModelNotInstalledError
 from elementwise import Array, erfc_nonneg, gelu, gelu_rows
+from linear import ACTIVATIONS, Linear, Precision, quantize
 from minilm import MiniLM, pad
 from reference import encode_float64
 
 SENTENCES = Path(__file__).with_name("sentences.txt").read_text(encoding="utf-8").splitlines()
+
+NARROW = [dtype for dtype in ACTIVATIONS if dtype != "float32"]
+# Unit roundoff, and half the smallest subnormal.
+ROUNDING = {
+    "bfloat16": (2.0**-8, 2.0**-134),
+    "float16": (2.0**-11, 2.0**-25),
+    "float8_e4m3fn": (2.0**-4, 2.0**-10),
+}
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +143,184 @@ def test_gelu(dtype: type[np.floating], bound: float) -> None:
     error = np.abs(gelu(x).ravel() - exact) / np.maximum(np.abs(x.ravel()), 1.0)
     assert error.max() < bound
     np.testing.assert_array_equal(gelu_rows(x), gelu(x))
+
+
+class Characters:
+    """A tokenizer for `Checkpoint`: one token a character, no word pieces."""
+
+    def encode_batch(self, sentences: Sequence[str]) -> list[Any]:
+        return [types.SimpleNamespace(ids=[ord(c) for c in s]) for s in sentences]
+
+
+def random_checkpoint(seed: int) -> Checkpoint:
+    """A small network with random weights, in whatever needs no file."""
+    rng = np.random.default_rng(seed)
+    hidden, wide = 64, 256
+    tensors: dict[str, Array] = {}
+
+    def table(name: str, rows: int) -> None:
+        tensors[f"embeddings.{name}.weight"] = rng.standard_normal((rows, hidden))
+
+    def norm(name: str) -> None:
+        tensors[f"{name}.weight"] = rng.uniform(0.5, 1.5, hidden)
+        tensors[f"{name}.bias"] = 0.1 * rng.standard_normal(hidden)
+
+    def dense(name: str, outputs: int, inputs: int) -> None:
+        # Outputs of sizes that differ, as in trained networks.
+        weight = rng.standard_normal((outputs, inputs)) * rng.uniform(0.3, 2.0, (outputs, 1))
+        tensors[f"{name}.weight"] = weight / math.sqrt(inputs)
+        tensors[f"{name}.bias"] = 0.1 * rng.standard_normal(outputs)
+
+    table("word_embeddings", 128)
+    table("position_embeddings", 40)
+    table("token_type_embeddings", 2)
+    norm("embeddings.LayerNorm")
+    for i in range(2):
+        layer = f"encoder.layer.{i}"
+        for part in ("query", "key", "value"):
+            dense(f"{layer}.attention.self.{part}", hidden, hidden)
+        dense(f"{layer}.attention.output.dense", hidden, hidden)
+        norm(f"{layer}.attention.output.LayerNorm")
+        dense(f"{layer}.intermediate.dense", wide, hidden)
+        dense(f"{layer}.output.dense", hidden, wide)
+        norm(f"{layer}.output.LayerNorm")
+    tensors = {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
+    config = Config(hidden=hidden, heads=4, layers=2, norm_eps=1e-12, max_tokens=40)
+    return Checkpoint(config, tensors, Characters())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ACTIVATIONS)
+def test_random_network(dtype: str) -> None:
+    checkpoint = random_checkpoint(5)
+    sentences = ["a", "bc", "some words", "quite others", "Sphinx of black quartz, judge my vow."]
+    exact = encode_float64(checkpoint, sentences)
+    x = MiniLM(checkpoint, dtype).encode(sentences)
+    assert x.dtype == np.float32
+    assert embed.row_cosines(x, exact).min() > embed.LIMITS[dtype]
+    # Unlike sentences are far below that limit, so that the line above can fail.
+    unlike = exact @ exact.T - np.eye(len(exact))
+    assert unlike.max() < 0.9
+    # One sentence at a time is other row counts, plans and padding.
+    alone = MiniLM(checkpoint, dtype).encode(sentences, batch_size=1)
+    assert embed.row_cosines(alone, x).min() > embed.LIMITS[dtype]
+    # The types do what they are there for: they round.
+    if dtype != "float32":
+        assert np.abs(x - MiniLM(checkpoint).encode(sentences)).max() > 1e-5
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_types_of_the_products(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MiniLM(random_checkpoint(6), dtype)
+    block = model.blocks[0]
+    activations = np.dtype(ACTIVATIONS[dtype])
+    for layer in (block.qkv, block.attention_out, block.widen, block.narrow):
+        plan = layer.plan(16)
+        assert layer.weight.dtype == dtype
+        assert (plan.dtype, plan.b_dtype) == (activations, np.dtype(dtype))
+        assert layer.plan(16) is plan
+    x = np.ones((3, 64), np.float32)
+    assert block.qkv(x).dtype == activations
+    assert block.widen(x).dtype == np.float32
+
+    seen = []
+    matmul = gemmkit.matmul
+
+    def watched(a: Array, b: Array, out: Array | None = None, **options: Any) -> Array:
+        y: Array = matmul(a, b, out, **options)
+        seen.append((a.dtype, b.dtype, y.dtype))
+        return y
+
+    monkeypatch.setattr(gemmkit, "matmul", watched)
+    model.encode(["attention"])
+    # Scores stay in float32 for the softmax; what is attended goes into a product.
+    scores, attended = (activations, activations, np.float32), (activations,) * 3
+    assert seen == [scores, attended] * 2
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("rows", [1, 16, 45])
+@pytest.mark.parametrize("dtype", NARROW)
+def test_linear(dtype: str, rows: int, narrow: bool) -> None:
+    rng = np.random.default_rng(rows)
+    n, k = 70, 96
+    x: Array = rng.standard_normal((rows, k)).astype(np.float32)
+    # Outputs from 1e-4 to 1e2, and one that is nothing but its bias.
+    weight: Array = rng.standard_normal((n, k)) * np.logspace(-4, 2, n)[:, None]
+    weight = weight.astype(np.float32)
+    weight[n // 2] = 0.0
+    bias: Array = rng.standard_normal(n).astype(np.float32)
+    y = Linear(weight, bias, Precision.of(dtype), narrow=narrow)(x)
+    assert y.shape == (rows, n)
+    assert y.dtype == (ACTIVATIONS[dtype] if narrow else "float32")
+
+    x, weight, bias, y = (z.astype(np.float64) for z in (x, weight, bias, y))
+    x_unit, x_least = ROUNDING[ACTIVATIONS[dtype]]
+    w_unit, w_least = ROUNDING[dtype]
+    if dtype == "float8_e4m3fn":
+        w_least = w_least * np.abs(weight).max(axis=1, keepdims=True) / 448.0
+    x_error = x_unit * np.abs(x) + x_least
+    w_error = w_unit * np.abs(weight) + w_least
+    bound = x_error @ np.abs(weight).T + (np.abs(x) + x_error) @ w_error.T
+    bound += 2.0**-24 * (k + 16) * (np.abs(x) @ np.abs(weight).T + np.abs(bias))
+    exact = x @ weight.T + bias
+    if narrow:
+        bound += x_unit * (np.abs(exact) + bound) + x_least
+    assert (np.abs(y - exact) <= bound).all()
+
+
+def test_quantize() -> None:
+    rng = np.random.default_rng(3)
+    weight = rng.standard_normal((30, 50)) * np.logspace(-15, 15, 30)[:, None]
+    weight = weight.astype(np.float32)
+    weight[7] = 0.0
+    codes, scale = quantize(weight)
+    assert codes.dtype == "float8_e4m3fn"
+    assert scale.shape == (30,)
+    values = codes.astype(np.float64)
+    assert np.isfinite(values).all()
+    assert (np.abs(values).max(axis=1) == np.where(np.arange(30) == 7, 0.0, 448.0)).all()
+    unit, least = ROUNDING["float8_e4m3fn"]
+    column = scale.astype(np.float64)[:, None]
+    error = np.abs(values * column - weight)
+    assert (error <= 1.0001 * np.maximum(unit * np.abs(weight), least * column)).all()
+
+
+def test_unknown_dtype() -> None:
+    with pytest.raises(ValueError, match="float8_e5m2"):
+        MiniLM(random_checkpoint(7), "float8_e5m2")
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_narrow_types(model: MiniLM, embeddings: Array, dtype: str) -> None:
+    narrow = MiniLM(model.checkpoint, dtype)
+    x = narrow.encode(SENTENCES)
+    assert embed.row_cosines(x, embeddings).min() > embed.LIMITS[dtype]
+    # Padding is not seen here either, to the last bit.
+    padded, mask = pad(model.checkpoint.token_ids(SENTENCES[:3]), 30)
+    y = narrow.forward(padded, mask)
+    padded[~mask] = 2023
+    np.testing.assert_array_equal(narrow.forward(padded, mask), y)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_command_in_narrow_types(
+    dtype: str,
+    reference: Array,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The float64 network is slow, and has been asked already.
+    monkeypatch.setattr(embed, "encode_float64", lambda *_: reference)
+    monkeypatch.setattr(embed, "ROUNDS", 1)  # nobody reads the times
+    assert embed.main(["--dtype", dtype, "--check"]) == 0
+    output = capsys.readouterr().out
+    assert "cosine with float32: min 0.99" in output
+    assert output.count(f"(> {embed.LIMITS[dtype]}: ok)") == 2
+    assert "; in float32 " in output
+    # What no cosine exceeds is reported, for either network.
+    monkeypatch.setitem(embed.LIMITS, dtype, 1.0)
+    assert embed.main(["--dtype", dtype, "--check"]) == 1
+    assert capsys.readouterr().out.count("(> 1.0: TOO SMALL)") == 2
 
 
 def test_command(capsys: pytest.CaptureFixture[str], model: MiniLM) -> None:

@@ -1,4 +1,4 @@
-/* AVX2 with FMA3: 16 registers of 256 bits; two FMAs and two loads a cycle on Haswell and later, Zen 2 and later.
+/* AVX2 with FMA3 and F16C: 16 registers of 256 bits; two FMAs and two loads a cycle on Haswell and later, Zen 2 and later.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef GK_AVX2_H
 #define GK_AVX2_H
@@ -8,6 +8,7 @@ GK_TARGET_BEGIN(GK_T_AVX2)
 #define V_FMA_F32(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define V_FMA_F64(a, b, c) _mm256_fmadd_pd(a, b, c)
 #define GK_ISA_NAME avx2
+#define GK_HAS_F16C
 #include "tmpl_avx.inc.h"
 
 GK_TARGET_END

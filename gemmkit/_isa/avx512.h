@@ -29,9 +29,9 @@ GK_TARGET_BEGIN(GK_T_AVX512)
 #define V_SUM(v) gk_sum_f32_avx(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)))
 #define V_SQUARE 8
 #define V_TRANSPOSE gk_transpose_f32_avx
-#define GK_PACK_NAME gk_pack_f32_avx512
+#define GK_PACK_OF f32f32_avx512
 #include "tmpl_pack.inc.h"
-#define GK_EPI_NAME gk_epilogue_f32_avx512
+#define GK_EPI_NAME gk_epilogue_f32f32_avx512
 #include "tmpl_epilogue.inc.h"
 #define GK_PEAK_NAME gk_peak_f32_avx512
 #define GK_PEAK_ACC 24
@@ -49,6 +49,18 @@ GK_TARGET_BEGIN(GK_T_AVX512)
 #define GK_MR 4
 #define GK_SCALARS 16
 #include "tmpl_stream.inc.h"
+#define N_SET avx512
+#define N_PLAIN_PANELS gk_panels_f32f32_avx512
+#define N_MR 8
+#define N_NV 3
+#define N_TILE 8x48
+#define N_DOT_MR 4
+#define N_DOT_NR 4
+#define N_DOT_ACC 16
+#define N_DOT_TILE 4x4
+#define N_SCALARS 16
+#define N_STREAM_TILE 4x16
+#include "tmpl_narrow_all.inc.h"
 #include "tmpl_undef.inc.h"
 
 #define V_ELEM double
@@ -68,9 +80,9 @@ GK_TARGET_BEGIN(GK_T_AVX512)
 #define V_SUM(v) gk_sum_f64_avx(_mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)))
 #define V_SQUARE 4
 #define V_TRANSPOSE gk_transpose_f64_avx
-#define GK_PACK_NAME gk_pack_f64_avx512
+#define GK_PACK_OF f64f64_avx512
 #include "tmpl_pack.inc.h"
-#define GK_EPI_NAME gk_epilogue_f64_avx512
+#define GK_EPI_NAME gk_epilogue_f64f64_avx512
 #include "tmpl_epilogue.inc.h"
 #define GK_PEAK_NAME gk_peak_f64_avx512
 #define GK_PEAK_ACC 24

@@ -51,22 +51,37 @@ void gk_cpu_decode_x86(gk_cpuid_fn cpuid, void *context, uint64_t xcr0, gk_cpu *
         cpu->model |= (int)(r[0] >> 16 & 15) << 4;
     if (cpu->family == 15)
         cpu->family += (int)(r[0] >> 20 & 255);
-    const int sse2 = bit(r[3], 26), fma = bit(r[2], 12), avx = bit(r[2], 28), osxsave = bit(r[2], 27);
+    const int sse2 = bit(r[3], 26), fma = bit(r[2], 12), avx = bit(r[2], 28), osxsave = bit(r[2], 27), f16c = bit(r[2], 29);
     /* The instructions are there, but their registers are only kept over a context switch when XCR0 says so:
      * bits 1, 2 for ymm, and 5, 6, 7 for mask registers and both halves of zmm. */
     const int os_ymm = osxsave && (xcr0 & 0x06) == 0x06, os_zmm = os_ymm && (xcr0 & 0xe0) == 0xe0;
-    r[1] = 0;
+    memset(r, 0, sizeof r);
     if (highest >= 7)
         cpuid(context, 7, 0, r);
     const int avx2 = bit(r[1], 5), f = bit(r[1], 16), dq = bit(r[1], 17), bw = bit(r[1], 30), vl = bit(r[1], 31);
+    const int fp16 = bit(r[3], 23), vbmi = bit(r[2], 1);
+    const uint32_t subleaves = r[0];
+    memset(r, 0, sizeof r);
+    if (highest >= 7 && subleaves >= 1)
+        cpuid(context, 7, 1, r);
+    const int bf16 = bit(r[0], 5);
     if (sse2)
         cpu->isa_mask |= GK_ISA_SSE2;
     if (sse2 && avx && os_ymm)
         cpu->isa_mask |= GK_ISA_AVX;
-    if ((cpu->isa_mask & GK_ISA_AVX) && avx2 && fma)
+    if ((cpu->isa_mask & GK_ISA_AVX) && avx2 && fma && f16c)
         cpu->isa_mask |= GK_ISA_AVX2;
     if ((cpu->isa_mask & GK_ISA_AVX2) && os_zmm && f && dq && bw && vl)
         cpu->isa_mask |= GK_ISA_AVX512;
+    if ((cpu->isa_mask & GK_ISA_AVX512) && vbmi)
+        cpu->isa_mask |= GK_ISA_AVX512VBMI;
+    if ((cpu->isa_mask & GK_ISA_AVX512) && bf16)
+        cpu->isa_mask |= GK_ISA_AVX512BF16;
+    if ((cpu->isa_mask & GK_ISA_AVX512) && fp16)
+        cpu->isa_mask |= GK_ISA_AVX512FP16;
+    /* Intel's vdpbf16ps has a quarter of vfmadd231ps's rate (Sapphire Rapids: 65 against 137 GFLOP/s), AMD's the same. */
+    if (!memcmp(cpu->vendor, "GenuineIntel", 12))
+        cpu->slow_mask = GK_ISA_AVX512BF16;
 
     /* Deterministic cache parameters: leaf 4, or AMD's copy of it at 0x8000001D when topology extensions exist. */
     uint32_t leaf = 0;

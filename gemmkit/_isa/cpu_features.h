@@ -13,6 +13,7 @@ typedef struct gk_cache {
 
 typedef struct gk_cpu {
     uint32_t isa_mask; /* GK_ISA_* */
+    uint32_t slow_mask; /* those whose rows weaker sets outrun here: used only when forced */
     char vendor[16], brand[52];
     int family, model;
     gk_cache l1d, l2, l3;

@@ -3,27 +3,51 @@
 #include "target.h"
 #include "ukr.h"
 
+#include "narrow.h"
+#include "scalar_narrow.h"
 #include "scalar.h"
 #ifdef GK_X86
 #include "sse2.h"
 #include "avx.h"
+#include "avx2_narrow.h"
 #include "avx2.h"
+#include "avx512_narrow.h"
 #include "avx512.h"
+#include "avx512bf16.h"
+#include "avx512vbmi.h"
+#include "avx512fp16.h"
 #endif
 
-#define GK_UKR(role, isa, a, b, acc, mr, nr, kr, vl, flags, pack_a, pack_b, fn) \
-    {#fn, isa, role, a, b, acc, mr, nr, kr, vl, flags, pack_a, pack_b, fn},
-#define GK_VEC(isa, type, epilogue, peak)
+/* The table is read once for each kind of line. */
+#define GK_UKR(role, isa, a, b, acc, mr, nr, kr, vl, flags, fn) {#fn, isa, role, a, b, acc, mr, nr, kr, vl, flags, fn},
+#define GK_PACK(isa, from, to, of)
+#define GK_EPI(isa, acc, out, fn)
+#define GK_PEAK(isa, type, fn)
 const gk_ukr gk_rows[] = {
 #include "rows.inc.h"
 };
-#undef GK_UKR
-#undef GK_VEC
 const int gk_num_rows = (int)(sizeof gk_rows / sizeof gk_rows[0]);
-
-#define GK_UKR(role, isa, a, b, acc, mr, nr, kr, vl, flags, pack_a, pack_b, fn)
-#define GK_VEC(isa, type, epilogue, peak) {#epilogue, isa, type, epilogue, peak},
-const gk_vec gk_vecs[] = {
+#undef GK_UKR
+#undef GK_PACK
+#define GK_UKR(role, isa, a, b, acc, mr, nr, kr, vl, flags, fn)
+#define GK_PACK(isa, from, to, of) {#of, isa, from, to, gk_panels_##of, gk_lines_##of},
+const gk_pack gk_packs[] = {
 #include "rows.inc.h"
 };
-const int gk_num_vecs = (int)(sizeof gk_vecs / sizeof gk_vecs[0]);
+const int gk_num_packs = (int)(sizeof gk_packs / sizeof gk_packs[0]);
+#undef GK_PACK
+#undef GK_EPI
+#define GK_PACK(isa, from, to, of)
+#define GK_EPI(isa, acc, out, fn) {#fn, isa, acc, out, fn},
+const gk_epi gk_epis[] = {
+#include "rows.inc.h"
+};
+const int gk_num_epis = (int)(sizeof gk_epis / sizeof gk_epis[0]);
+#undef GK_EPI
+#undef GK_PEAK
+#define GK_EPI(isa, acc, out, fn)
+#define GK_PEAK(isa, type, fn) {#fn, isa, type, fn},
+const gk_peak gk_peaks[] = {
+#include "rows.inc.h"
+};
+const int gk_num_peaks = (int)(sizeof gk_peaks / sizeof gk_peaks[0]);

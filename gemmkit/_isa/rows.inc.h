@@ -1,60 +1,135 @@
-/* THE TABLE.  One line a micro-kernel, best first within a role and type.  Selection, tests, benchmarks and the
- * table in docs/kernels.md are all read from here; nothing else lists kernels.
+/* THE TABLE.  One line a micro-kernel, packer, epilogue or peak, best first within a role and types.  Selection, tests,
+ * benchmarks and the table in docs/kernels.md are all read from here; nothing else lists kernels.
  *
- * GK_UKR(role, isa, a type, b type, accumulator, MR, NR, KR, VL, flags, packer of A, packer of B, function)
- * GK_VEC(isa, type, epilogue of one tile, peak measurement)
+ * GK_UKR(role, isa, a type, b type, accumulator, MR, NR, KR, VL, flags, function)
+ * GK_PACK(isa, from, to, of)            the functions gk_panels_<of> and gk_lines_<of>
+ * GK_EPI(isa, accumulator, type of C, function)
+ * GK_PEAK(isa, type, function)
  * SPDX-License-Identifier: Apache-2.0 */
 
+/* What a set with loads and stores of a narrow type has for it: B read in place by each role, a dot row for a narrow A,
+ * the packer that widens, the epilogue that rounds. */
+#define GK_NARROW(isa, set, T, t, MR, NR, VL, tile, dot_mr, dot_nr, dot_tile, stream_tile)                                  \
+    GK_UKR(GK_GEMM, isa, GK_F32, T, GK_F32, MR, NR, 1, VL, 0, gk_gemm_f32##t##_ukr_##tile##_##set)                          \
+    GK_UKR(GK_DOT, isa, GK_F32, T, GK_F32, dot_mr, dot_nr, 1, VL, 0, gk_dot_f32##t##_ukr_##dot_tile##_##set)                \
+    GK_UKR(GK_DOT, isa, T, GK_F32, GK_F32, dot_mr, dot_nr, 1, VL, 0, gk_dot_##t##f32_ukr_##dot_tile##_##set)                \
+    GK_UKR(GK_STREAM, isa, GK_F32, T, GK_F32, 4, VL, 1, VL, 0, gk_stream_f32##t##_ukr_##stream_tile##_##set)                \
+    GK_PACK(isa, T, GK_F32, t##f32_##set)                                                                                   \
+    GK_EPI(isa, GK_F32, T, gk_epilogue_f32##t##_##set)
+#define GK_NARROW_ALL(isa, set, ...)                                                                                        \
+    GK_NARROW(isa, set, GK_F16, f16, __VA_ARGS__)                                                                           \
+    GK_NARROW(isa, set, GK_BF16, bf16, __VA_ARGS__)                                                                         \
+    GK_NARROW(isa, set, GK_E4M3FN, e4m3fn, __VA_ARGS__)                                                                     \
+    GK_NARROW(isa, set, GK_E4M3FNUZ, e4m3fnuz, __VA_ARGS__)                                                                 \
+    GK_NARROW(isa, set, GK_E5M2, e5m2, __VA_ARGS__)                                                                         \
+    GK_NARROW(isa, set, GK_E5M2FNUZ, e5m2fnuz, __VA_ARGS__)
+
+/* float8 by table, and all of its packers. */
+#define GK_FLOAT8(isa, set, T, t)                                                                                           \
+    GK_UKR(GK_DOT, isa, GK_F32, T, GK_F32, 4, 4, 1, 64, 0, gk_dot_f32##t##_ukr_4x4_##set)                                    \
+    GK_UKR(GK_DOT, isa, T, GK_F32, GK_F32, 4, 4, 1, 64, 0, gk_dot_##t##f32_ukr_4x4_##set)                                    \
+    GK_UKR(GK_STREAM, isa, GK_F32, T, GK_F32, 4, 64, 1, 64, 0, gk_stream_f32##t##_ukr_4x64_##set)                            \
+    GK_PACK(isa, T, GK_F32, t##f32_##set)                                                                                   \
+    GK_PACK(isa, T, GK_BF16, t##bf16_##set)
+
 #ifdef GK_X86
+/* float16 operands read in place, both of them. */
+GK_UKR(GK_GEMM, GK_ISA_AVX512FP16, GK_F16, GK_F16, GK_F32, 8, 48, 1, 16, 0, gk_gemm_f16f16_ukr_8x48_avx512fp16)
+GK_PACK(GK_ISA_AVX512FP16, GK_F16, GK_F32, f16f32_avx512fp16)
+GK_EPI(GK_ISA_AVX512FP16, GK_F32, GK_F16, gk_epilogue_f32f16_avx512fp16)
+
+GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E4M3FN, e4m3fn)
+GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E4M3FNUZ, e4m3fnuz)
+GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E5M2, e5m2)
+GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E5M2FNUZ, e5m2fnuz)
+
+/* BF16 panels.  The first row flushes; the second is its stand-in for tiles where that would show. */
+GK_UKR(GK_GEMM, GK_ISA_AVX512BF16, GK_BF16, GK_BF16, GK_F32, 8, 48, 2, 16, GK_FLUSHES_DENORMALS, gk_gemm_bf16bf16_ukr_8x48_avx512bf16)
+GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_BF16, GK_BF16, GK_F32, 8, 48, 2, 16, 0, gk_gemm_bf16bf16_ukr_8x48_avx512)
+GK_PACK(GK_ISA_AVX512, GK_BF16, GK_BF16, bf16bf16_avx512)
+GK_PACK(GK_ISA_AVX512, GK_E4M3FN, GK_BF16, e4m3fnbf16_avx512)
+GK_PACK(GK_ISA_AVX512, GK_E4M3FNUZ, GK_BF16, e4m3fnuzbf16_avx512)
+GK_PACK(GK_ISA_AVX512, GK_E5M2, GK_BF16, e5m2bf16_avx512)
+GK_PACK(GK_ISA_AVX512, GK_E5M2FNUZ, GK_BF16, e5m2fnuzbf16_avx512)
+GK_PEAK(GK_ISA_AVX512BF16, GK_BF16, gk_peak_bf16_avx512bf16)
+
 /* 24 accumulators of 32 registers; 11 loads for 24 FMAs. */
-GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_F32, GK_F32, GK_F32, 8, 48, 1, 16, 0, gk_pack_f32_avx512, gk_pack_f32_avx512, gk_gemm_f32f32_ukr_8x48_avx512)
-GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_F64, GK_F64, GK_F64, 8, 24, 1, 8, 0, gk_pack_f64_avx512, gk_pack_f64_avx512, gk_gemm_f64f64_ukr_8x24_avx512)
+GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_F32, GK_F32, GK_F32, 8, 48, 1, 16, 0, gk_gemm_f32f32_ukr_8x48_avx512)
+GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_F64, GK_F64, GK_F64, 8, 24, 1, 8, 0, gk_gemm_f64f64_ukr_8x24_avx512)
 /* Half-width vectors for products of eight columns or fewer, where a full one would be half empty. */
-GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_F32, GK_F32, GK_F32, 8, 8, 1, 8, 0, gk_pack_f32_avx512, gk_pack_f32_avx512, gk_gemm_f32f32_ukr_8x8_avx512)
-GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_F64, GK_F64, GK_F64, 8, 4, 1, 4, 0, gk_pack_f64_avx512, gk_pack_f64_avx512, gk_gemm_f64f64_ukr_8x4_avx512)
-GK_UKR(GK_DOT, GK_ISA_AVX512, GK_F32, GK_F32, GK_F32, 4, 4, 1, 16, 0, gk_pack_f32_avx512, gk_pack_f32_avx512, gk_dot_f32f32_ukr_4x4_avx512)
-GK_UKR(GK_DOT, GK_ISA_AVX512, GK_F64, GK_F64, GK_F64, 4, 4, 1, 8, 0, gk_pack_f64_avx512, gk_pack_f64_avx512, gk_dot_f64f64_ukr_4x4_avx512)
-GK_UKR(GK_STREAM, GK_ISA_AVX512, GK_F32, GK_F32, GK_F32, 4, 16, 1, 16, 0, gk_pack_f32_avx512, gk_pack_f32_avx512, gk_stream_f32f32_ukr_4x16_avx512)
-GK_UKR(GK_STREAM, GK_ISA_AVX512, GK_F64, GK_F64, GK_F64, 4, 8, 1, 8, 0, gk_pack_f64_avx512, gk_pack_f64_avx512, gk_stream_f64f64_ukr_4x8_avx512)
-GK_VEC(GK_ISA_AVX512, GK_F32, gk_epilogue_f32_avx512, gk_peak_f32_avx512)
-GK_VEC(GK_ISA_AVX512, GK_F64, gk_epilogue_f64_avx512, gk_peak_f64_avx512)
+GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_F32, GK_F32, GK_F32, 8, 8, 1, 8, 0, gk_gemm_f32f32_ukr_8x8_avx512)
+GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_F64, GK_F64, GK_F64, 8, 4, 1, 4, 0, gk_gemm_f64f64_ukr_8x4_avx512)
+GK_UKR(GK_DOT, GK_ISA_AVX512, GK_F32, GK_F32, GK_F32, 4, 4, 1, 16, 0, gk_dot_f32f32_ukr_4x4_avx512)
+GK_UKR(GK_DOT, GK_ISA_AVX512, GK_F64, GK_F64, GK_F64, 4, 4, 1, 8, 0, gk_dot_f64f64_ukr_4x4_avx512)
+GK_UKR(GK_STREAM, GK_ISA_AVX512, GK_F32, GK_F32, GK_F32, 4, 16, 1, 16, 0, gk_stream_f32f32_ukr_4x16_avx512)
+GK_UKR(GK_STREAM, GK_ISA_AVX512, GK_F64, GK_F64, GK_F64, 4, 8, 1, 8, 0, gk_stream_f64f64_ukr_4x8_avx512)
+GK_PACK(GK_ISA_AVX512, GK_F32, GK_F32, f32f32_avx512)
+GK_EPI(GK_ISA_AVX512, GK_F32, GK_F32, gk_epilogue_f32f32_avx512)
+GK_PEAK(GK_ISA_AVX512, GK_F32, gk_peak_f32_avx512)
+GK_PACK(GK_ISA_AVX512, GK_F64, GK_F64, f64f64_avx512)
+GK_EPI(GK_ISA_AVX512, GK_F64, GK_F64, gk_epilogue_f64f64_avx512)
+GK_PEAK(GK_ISA_AVX512, GK_F64, gk_peak_f64_avx512)
+
+GK_NARROW_ALL(GK_ISA_AVX512, avx512, 8, 48, 16, 8x48, 4, 4, 4x4, 4x16)
 
 /* 12 accumulators, two B vectors and one broadcast of 16 registers; 8 loads for 12 FMAs. */
-GK_UKR(GK_GEMM, GK_ISA_AVX2, GK_F32, GK_F32, GK_F32, 6, 16, 1, 8, 0, gk_pack_f32_avx2, gk_pack_f32_avx2, gk_gemm_f32f32_ukr_6x16_avx2)
-GK_UKR(GK_GEMM, GK_ISA_AVX2, GK_F64, GK_F64, GK_F64, 6, 8, 1, 4, 0, gk_pack_f64_avx2, gk_pack_f64_avx2, gk_gemm_f64f64_ukr_6x8_avx2)
-GK_UKR(GK_DOT, GK_ISA_AVX2, GK_F32, GK_F32, GK_F32, 2, 4, 1, 8, 0, gk_pack_f32_avx2, gk_pack_f32_avx2, gk_dot_f32f32_ukr_2x4_avx2)
-GK_UKR(GK_DOT, GK_ISA_AVX2, GK_F64, GK_F64, GK_F64, 2, 4, 1, 4, 0, gk_pack_f64_avx2, gk_pack_f64_avx2, gk_dot_f64f64_ukr_2x4_avx2)
-GK_UKR(GK_STREAM, GK_ISA_AVX2, GK_F32, GK_F32, GK_F32, 4, 8, 1, 8, 0, gk_pack_f32_avx2, gk_pack_f32_avx2, gk_stream_f32f32_ukr_4x8_avx2)
-GK_UKR(GK_STREAM, GK_ISA_AVX2, GK_F64, GK_F64, GK_F64, 4, 4, 1, 4, 0, gk_pack_f64_avx2, gk_pack_f64_avx2, gk_stream_f64f64_ukr_4x4_avx2)
-GK_VEC(GK_ISA_AVX2, GK_F32, gk_epilogue_f32_avx2, gk_peak_f32_avx2)
-GK_VEC(GK_ISA_AVX2, GK_F64, gk_epilogue_f64_avx2, gk_peak_f64_avx2)
+GK_UKR(GK_GEMM, GK_ISA_AVX2, GK_F32, GK_F32, GK_F32, 6, 16, 1, 8, 0, gk_gemm_f32f32_ukr_6x16_avx2)
+GK_UKR(GK_GEMM, GK_ISA_AVX2, GK_F64, GK_F64, GK_F64, 6, 8, 1, 4, 0, gk_gemm_f64f64_ukr_6x8_avx2)
+GK_UKR(GK_DOT, GK_ISA_AVX2, GK_F32, GK_F32, GK_F32, 2, 4, 1, 8, 0, gk_dot_f32f32_ukr_2x4_avx2)
+GK_UKR(GK_DOT, GK_ISA_AVX2, GK_F64, GK_F64, GK_F64, 2, 4, 1, 4, 0, gk_dot_f64f64_ukr_2x4_avx2)
+GK_UKR(GK_STREAM, GK_ISA_AVX2, GK_F32, GK_F32, GK_F32, 4, 8, 1, 8, 0, gk_stream_f32f32_ukr_4x8_avx2)
+GK_UKR(GK_STREAM, GK_ISA_AVX2, GK_F64, GK_F64, GK_F64, 4, 4, 1, 4, 0, gk_stream_f64f64_ukr_4x4_avx2)
+GK_PACK(GK_ISA_AVX2, GK_F32, GK_F32, f32f32_avx2)
+GK_EPI(GK_ISA_AVX2, GK_F32, GK_F32, gk_epilogue_f32f32_avx2)
+GK_PEAK(GK_ISA_AVX2, GK_F32, gk_peak_f32_avx2)
+GK_PACK(GK_ISA_AVX2, GK_F64, GK_F64, f64f64_avx2)
+GK_EPI(GK_ISA_AVX2, GK_F64, GK_F64, gk_epilogue_f64f64_avx2)
+GK_PEAK(GK_ISA_AVX2, GK_F64, gk_peak_f64_avx2)
+
+GK_NARROW_ALL(GK_ISA_AVX2, avx2, 6, 16, 8, 6x16, 2, 4, 2x4, 4x8)
 
 /* The same tiles without FMA: the product takes a register more, which the broadcast gives back. */
-GK_UKR(GK_GEMM, GK_ISA_AVX, GK_F32, GK_F32, GK_F32, 6, 16, 1, 8, 0, gk_pack_f32_avx, gk_pack_f32_avx, gk_gemm_f32f32_ukr_6x16_avx)
-GK_UKR(GK_GEMM, GK_ISA_AVX, GK_F64, GK_F64, GK_F64, 6, 8, 1, 4, 0, gk_pack_f64_avx, gk_pack_f64_avx, gk_gemm_f64f64_ukr_6x8_avx)
-GK_UKR(GK_DOT, GK_ISA_AVX, GK_F32, GK_F32, GK_F32, 2, 4, 1, 8, 0, gk_pack_f32_avx, gk_pack_f32_avx, gk_dot_f32f32_ukr_2x4_avx)
-GK_UKR(GK_DOT, GK_ISA_AVX, GK_F64, GK_F64, GK_F64, 2, 4, 1, 4, 0, gk_pack_f64_avx, gk_pack_f64_avx, gk_dot_f64f64_ukr_2x4_avx)
-GK_UKR(GK_STREAM, GK_ISA_AVX, GK_F32, GK_F32, GK_F32, 4, 8, 1, 8, 0, gk_pack_f32_avx, gk_pack_f32_avx, gk_stream_f32f32_ukr_4x8_avx)
-GK_UKR(GK_STREAM, GK_ISA_AVX, GK_F64, GK_F64, GK_F64, 4, 4, 1, 4, 0, gk_pack_f64_avx, gk_pack_f64_avx, gk_stream_f64f64_ukr_4x4_avx)
-GK_VEC(GK_ISA_AVX, GK_F32, gk_epilogue_f32_avx, gk_peak_f32_avx)
-GK_VEC(GK_ISA_AVX, GK_F64, gk_epilogue_f64_avx, gk_peak_f64_avx)
+GK_UKR(GK_GEMM, GK_ISA_AVX, GK_F32, GK_F32, GK_F32, 6, 16, 1, 8, 0, gk_gemm_f32f32_ukr_6x16_avx)
+GK_UKR(GK_GEMM, GK_ISA_AVX, GK_F64, GK_F64, GK_F64, 6, 8, 1, 4, 0, gk_gemm_f64f64_ukr_6x8_avx)
+GK_UKR(GK_DOT, GK_ISA_AVX, GK_F32, GK_F32, GK_F32, 2, 4, 1, 8, 0, gk_dot_f32f32_ukr_2x4_avx)
+GK_UKR(GK_DOT, GK_ISA_AVX, GK_F64, GK_F64, GK_F64, 2, 4, 1, 4, 0, gk_dot_f64f64_ukr_2x4_avx)
+GK_UKR(GK_STREAM, GK_ISA_AVX, GK_F32, GK_F32, GK_F32, 4, 8, 1, 8, 0, gk_stream_f32f32_ukr_4x8_avx)
+GK_UKR(GK_STREAM, GK_ISA_AVX, GK_F64, GK_F64, GK_F64, 4, 4, 1, 4, 0, gk_stream_f64f64_ukr_4x4_avx)
+GK_PACK(GK_ISA_AVX, GK_F32, GK_F32, f32f32_avx)
+GK_EPI(GK_ISA_AVX, GK_F32, GK_F32, gk_epilogue_f32f32_avx)
+GK_PEAK(GK_ISA_AVX, GK_F32, gk_peak_f32_avx)
+GK_PACK(GK_ISA_AVX, GK_F64, GK_F64, f64f64_avx)
+GK_EPI(GK_ISA_AVX, GK_F64, GK_F64, gk_epilogue_f64f64_avx)
+GK_PEAK(GK_ISA_AVX, GK_F64, gk_peak_f64_avx)
 
-GK_UKR(GK_GEMM, GK_ISA_SSE2, GK_F32, GK_F32, GK_F32, 6, 8, 1, 4, 0, gk_pack_f32_sse2, gk_pack_f32_sse2, gk_gemm_f32f32_ukr_6x8_sse2)
-GK_UKR(GK_GEMM, GK_ISA_SSE2, GK_F64, GK_F64, GK_F64, 6, 4, 1, 2, 0, gk_pack_f64_sse2, gk_pack_f64_sse2, gk_gemm_f64f64_ukr_6x4_sse2)
-GK_UKR(GK_DOT, GK_ISA_SSE2, GK_F32, GK_F32, GK_F32, 2, 4, 1, 4, 0, gk_pack_f32_sse2, gk_pack_f32_sse2, gk_dot_f32f32_ukr_2x4_sse2)
-GK_UKR(GK_DOT, GK_ISA_SSE2, GK_F64, GK_F64, GK_F64, 2, 4, 1, 2, 0, gk_pack_f64_sse2, gk_pack_f64_sse2, gk_dot_f64f64_ukr_2x4_sse2)
-GK_UKR(GK_STREAM, GK_ISA_SSE2, GK_F32, GK_F32, GK_F32, 4, 4, 1, 4, 0, gk_pack_f32_sse2, gk_pack_f32_sse2, gk_stream_f32f32_ukr_4x4_sse2)
-GK_UKR(GK_STREAM, GK_ISA_SSE2, GK_F64, GK_F64, GK_F64, 4, 2, 1, 2, 0, gk_pack_f64_sse2, gk_pack_f64_sse2, gk_stream_f64f64_ukr_4x2_sse2)
-GK_VEC(GK_ISA_SSE2, GK_F32, gk_epilogue_f32_sse2, gk_peak_f32_sse2)
-GK_VEC(GK_ISA_SSE2, GK_F64, gk_epilogue_f64_sse2, gk_peak_f64_sse2)
+GK_UKR(GK_GEMM, GK_ISA_SSE2, GK_F32, GK_F32, GK_F32, 6, 8, 1, 4, 0, gk_gemm_f32f32_ukr_6x8_sse2)
+GK_UKR(GK_GEMM, GK_ISA_SSE2, GK_F64, GK_F64, GK_F64, 6, 4, 1, 2, 0, gk_gemm_f64f64_ukr_6x4_sse2)
+GK_UKR(GK_DOT, GK_ISA_SSE2, GK_F32, GK_F32, GK_F32, 2, 4, 1, 4, 0, gk_dot_f32f32_ukr_2x4_sse2)
+GK_UKR(GK_DOT, GK_ISA_SSE2, GK_F64, GK_F64, GK_F64, 2, 4, 1, 2, 0, gk_dot_f64f64_ukr_2x4_sse2)
+GK_UKR(GK_STREAM, GK_ISA_SSE2, GK_F32, GK_F32, GK_F32, 4, 4, 1, 4, 0, gk_stream_f32f32_ukr_4x4_sse2)
+GK_UKR(GK_STREAM, GK_ISA_SSE2, GK_F64, GK_F64, GK_F64, 4, 2, 1, 2, 0, gk_stream_f64f64_ukr_4x2_sse2)
+GK_PACK(GK_ISA_SSE2, GK_F32, GK_F32, f32f32_sse2)
+GK_EPI(GK_ISA_SSE2, GK_F32, GK_F32, gk_epilogue_f32f32_sse2)
+GK_PEAK(GK_ISA_SSE2, GK_F32, gk_peak_f32_sse2)
+GK_PACK(GK_ISA_SSE2, GK_F64, GK_F64, f64f64_sse2)
+GK_EPI(GK_ISA_SSE2, GK_F64, GK_F64, gk_epilogue_f64f64_sse2)
+GK_PEAK(GK_ISA_SSE2, GK_F64, gk_peak_f64_sse2)
 #endif
 
 /* Plain C, on every machine: the reference that the other rows are read against, and never missing. */
-GK_UKR(GK_GEMM, GK_ISA_SCALAR, GK_F32, GK_F32, GK_F32, 4, 4, 1, 1, 0, gk_pack_f32_scalar, gk_pack_f32_scalar, gk_gemm_f32f32_ukr_4x4_scalar)
-GK_UKR(GK_GEMM, GK_ISA_SCALAR, GK_F64, GK_F64, GK_F64, 4, 4, 1, 1, 0, gk_pack_f64_scalar, gk_pack_f64_scalar, gk_gemm_f64f64_ukr_4x4_scalar)
-GK_UKR(GK_DOT, GK_ISA_SCALAR, GK_F32, GK_F32, GK_F32, 2, 2, 1, 1, 0, gk_pack_f32_scalar, gk_pack_f32_scalar, gk_dot_f32f32_ukr_2x2_scalar)
-GK_UKR(GK_DOT, GK_ISA_SCALAR, GK_F64, GK_F64, GK_F64, 2, 2, 1, 1, 0, gk_pack_f64_scalar, gk_pack_f64_scalar, gk_dot_f64f64_ukr_2x2_scalar)
-GK_UKR(GK_STREAM, GK_ISA_SCALAR, GK_F32, GK_F32, GK_F32, 4, 1, 1, 1, 0, gk_pack_f32_scalar, gk_pack_f32_scalar, gk_stream_f32f32_ukr_4x1_scalar)
-GK_UKR(GK_STREAM, GK_ISA_SCALAR, GK_F64, GK_F64, GK_F64, 4, 1, 1, 1, 0, gk_pack_f64_scalar, gk_pack_f64_scalar, gk_stream_f64f64_ukr_4x1_scalar)
-GK_VEC(GK_ISA_SCALAR, GK_F32, gk_epilogue_f32_scalar, gk_peak_f32_scalar)
-GK_VEC(GK_ISA_SCALAR, GK_F64, gk_epilogue_f64_scalar, gk_peak_f64_scalar)
+GK_UKR(GK_GEMM, GK_ISA_SCALAR, GK_F32, GK_F32, GK_F32, 4, 4, 1, 1, 0, gk_gemm_f32f32_ukr_4x4_scalar)
+GK_UKR(GK_GEMM, GK_ISA_SCALAR, GK_F64, GK_F64, GK_F64, 4, 4, 1, 1, 0, gk_gemm_f64f64_ukr_4x4_scalar)
+GK_UKR(GK_DOT, GK_ISA_SCALAR, GK_F32, GK_F32, GK_F32, 2, 2, 1, 1, 0, gk_dot_f32f32_ukr_2x2_scalar)
+GK_UKR(GK_DOT, GK_ISA_SCALAR, GK_F64, GK_F64, GK_F64, 2, 2, 1, 1, 0, gk_dot_f64f64_ukr_2x2_scalar)
+GK_UKR(GK_STREAM, GK_ISA_SCALAR, GK_F32, GK_F32, GK_F32, 4, 1, 1, 1, 0, gk_stream_f32f32_ukr_4x1_scalar)
+GK_UKR(GK_STREAM, GK_ISA_SCALAR, GK_F64, GK_F64, GK_F64, 4, 1, 1, 1, 0, gk_stream_f64f64_ukr_4x1_scalar)
+GK_PACK(GK_ISA_SCALAR, GK_F32, GK_F32, f32f32_scalar)
+GK_EPI(GK_ISA_SCALAR, GK_F32, GK_F32, gk_epilogue_f32f32_scalar)
+GK_PEAK(GK_ISA_SCALAR, GK_F32, gk_peak_f32_scalar)
+GK_PACK(GK_ISA_SCALAR, GK_F64, GK_F64, f64f64_scalar)
+GK_EPI(GK_ISA_SCALAR, GK_F64, GK_F64, gk_epilogue_f64f64_scalar)
+GK_PEAK(GK_ISA_SCALAR, GK_F64, gk_peak_f64_scalar)
+GK_NARROW_ALL(GK_ISA_SCALAR, scalar, 4, 4, 1, 4x4, 2, 2, 2x2, 4x1)
+#undef GK_NARROW
+#undef GK_NARROW_ALL
+#undef GK_FLOAT8

@@ -24,20 +24,21 @@ GK_INLINE void gk_store_f64(char *p, double x) { memcpy(p, &x, sizeof x); }
 #define V_TYPE float
 #define V_LOAD(p) gk_load_f32(p)
 #define V_STORE(p, v) gk_store_f32(p, v)
-#define GK_PACK_NAME gk_pack_f32_scalar
-#define GK_EPI_NAME gk_epilogue_f32_scalar
+#define GK_PACK_OF f32f32_scalar
+#define GK_EPI_NAME gk_epilogue_f32f32_scalar
 #define GK_PEAK_NAME gk_peak_f32_scalar
 #define GK_GEMM_NAME gk_gemm_f32f32_ukr_4x4_scalar
 #define GK_DOT_NAME gk_dot_f32f32_ukr_2x2_scalar
 #define GK_STREAM_NAME gk_stream_f32f32_ukr_4x1_scalar
+#define GK_NARROW_TOO /* the narrow types are widened to this one */
 #include "tmpl_scalar.inc.h"
 
 #define V_ELEM double
 #define V_TYPE double
 #define V_LOAD(p) gk_load_f64(p)
 #define V_STORE(p, v) gk_store_f64(p, v)
-#define GK_PACK_NAME gk_pack_f64_scalar
-#define GK_EPI_NAME gk_epilogue_f64_scalar
+#define GK_PACK_OF f64f64_scalar
+#define GK_EPI_NAME gk_epilogue_f64f64_scalar
 #define GK_PEAK_NAME gk_peak_f64_scalar
 #define GK_GEMM_NAME gk_gemm_f64f64_ukr_4x4_scalar
 #define GK_DOT_NAME gk_dot_f64f64_ukr_2x2_scalar

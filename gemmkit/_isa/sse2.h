@@ -71,9 +71,9 @@ GK_INLINE void gk_transpose_f64_sse2(const char *src, ptrdiff_t s_w, char *dst, 
 #define V_SUM(v) gk_sum_f32_sse2(v)
 #define V_SQUARE 4
 #define V_TRANSPOSE gk_transpose_f32_sse2
-#define GK_PACK_NAME gk_pack_f32_sse2
+#define GK_PACK_OF f32f32_sse2
 #include "tmpl_pack.inc.h"
-#define GK_EPI_NAME gk_epilogue_f32_sse2
+#define GK_EPI_NAME gk_epilogue_f32f32_sse2
 #include "tmpl_epilogue.inc.h"
 #define GK_PEAK_NAME gk_peak_f32_sse2
 #define GK_PEAK_ACC 12
@@ -120,9 +120,9 @@ GK_INLINE void gk_transpose_f64_sse2(const char *src, ptrdiff_t s_w, char *dst, 
 #define V_SUM(v) gk_sum_f64_sse2(v)
 #define V_SQUARE 2
 #define V_TRANSPOSE gk_transpose_f64_sse2
-#define GK_PACK_NAME gk_pack_f64_sse2
+#define GK_PACK_OF f64f64_sse2
 #include "tmpl_pack.inc.h"
-#define GK_EPI_NAME gk_epilogue_f64_sse2
+#define GK_EPI_NAME gk_epilogue_f64f64_sse2
 #include "tmpl_epilogue.inc.h"
 #define GK_PEAK_NAME gk_peak_f64_sse2
 #define GK_PEAK_ACC 12

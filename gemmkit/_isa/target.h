@@ -36,8 +36,11 @@
 
 #define GK_T_SSE2 "sse2"
 #define GK_T_AVX "avx"
-#define GK_T_AVX2 "avx2,fma"
-#define GK_T_AVX512 "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"
+#define GK_T_AVX2 "avx2,fma,f16c"
+#define GK_T_AVX512 GK_T_AVX2 ",avx512f,avx512bw,avx512dq,avx512vl"
+#define GK_T_AVX512VBMI GK_T_AVX512 ",avx512vbmi"
+#define GK_T_AVX512BF16 GK_T_AVX512 ",avx512bf16"
+#define GK_T_AVX512FP16 GK_T_AVX512 ",avx512fp16"
 
 #define GK_INLINE static inline __attribute__((always_inline))
 #define GK_KERNEL static __attribute__((noinline))

@@ -1,5 +1,6 @@
 /* The kernels of 256-bit vectors without mask registers, for AVX and for AVX2 + FMA.
- * Needs GK_ISA_NAME, V_FMA_F32 and V_FMA_F64; undefines them.  6 x 2 vectors: 12 accumulators, two vectors of B and
+ * Needs GK_ISA_NAME, V_FMA_F32, V_FMA_F64 and, where the set
+ * converts narrow types, GK_HAS_F16C; undefines them.  6 x 2 vectors: 12 accumulators, two vectors of B and
  * a broadcast make 15 of the 16 registers. */
 #define GK_OF(stem) GK_CAT(stem, GK_ISA_NAME)
 
@@ -20,9 +21,9 @@
 #define V_SUM(v) gk_sum_f32_avx(v)
 #define V_SQUARE 8
 #define V_TRANSPOSE gk_transpose_f32_avx
-#define GK_PACK_NAME GK_OF(gk_pack_f32_)
+#define GK_PACK_OF GK_OF(f32f32_)
 #include "tmpl_pack.inc.h"
-#define GK_EPI_NAME GK_OF(gk_epilogue_f32_)
+#define GK_EPI_NAME GK_OF(gk_epilogue_f32f32_)
 #include "tmpl_epilogue.inc.h"
 #define GK_PEAK_NAME GK_OF(gk_peak_f32_)
 #define GK_PEAK_ACC 12
@@ -40,6 +41,20 @@
 #define GK_MR 4
 #define GK_SCALARS 8
 #include "tmpl_stream.inc.h"
+#ifdef GK_HAS_F16C
+#define N_SET GK_ISA_NAME
+#define N_PLAIN_PANELS GK_OF(gk_panels_f32f32_)
+#define N_MR 6
+#define N_NV 2
+#define N_TILE 6x16
+#define N_DOT_MR 2
+#define N_DOT_NR 4
+#define N_DOT_ACC 8
+#define N_DOT_TILE 2x4
+#define N_SCALARS 8
+#define N_STREAM_TILE 4x8
+#include "tmpl_narrow_all.inc.h"
+#endif
 #include "tmpl_undef.inc.h"
 
 #define V_ELEM double
@@ -59,9 +74,9 @@
 #define V_SUM(v) gk_sum_f64_avx(v)
 #define V_SQUARE 4
 #define V_TRANSPOSE gk_transpose_f64_avx
-#define GK_PACK_NAME GK_OF(gk_pack_f64_)
+#define GK_PACK_OF GK_OF(f64f64_)
 #include "tmpl_pack.inc.h"
-#define GK_EPI_NAME GK_OF(gk_epilogue_f64_)
+#define GK_EPI_NAME GK_OF(gk_epilogue_f64f64_)
 #include "tmpl_epilogue.inc.h"
 #define GK_PEAK_NAME GK_OF(gk_peak_f64_)
 #define GK_PEAK_ACC 12
@@ -85,3 +100,4 @@
 #undef GK_ISA_NAME
 #undef V_FMA_F32
 #undef V_FMA_F64
+#undef GK_HAS_F16C

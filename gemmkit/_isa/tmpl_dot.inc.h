@@ -1,16 +1,18 @@
 /* Body of a DOT micro-kernel: vectors run along k, and each element of C has accumulators of its own.
  *
- * Needs GK_MR, GK_NR, GK_ACC (accumulators that fit the register file) and GK_UKR_NAME; undefines them.
+ * Needs GK_MR, GK_NR, GK_ACC (accumulators that fit the register file) and GK_UKR_NAME; undefines them.  A_* and B_*
+ * loads widen operands of another type (tmpl_load.inc.h).
  * Small tiles give each element several accumulators so that the adder's latency is covered; how many depends on
  * (m, n) alone, and the engine places tiles by shape alone, so that the order of summation never depends on threads. */
 
+#include "tmpl_load.inc.h"
 #define GK_BODY GK_CAT(GK_UKR_NAME, _body)
 
 GK_INLINE void GK_BODY(const int m, const int n, const gk_ukr_args *g)
 {
     enum { MOST = 4 };
     const int chains = m * n * 4 <= GK_ACC ? 4 : m * n * 2 <= GK_ACC ? 2 : 1;
-    const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), step = V_LEN * item;
+    const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), a_step = V_LEN * (ptrdiff_t)A_ITEM, b_step = V_LEN * (ptrdiff_t)B_ITEM;
     V_TYPE r[GK_MR][GK_NR][MOST];
     const char *a[GK_MR], *b[GK_NR];
     ptrdiff_t k = g->k;
@@ -30,33 +32,33 @@ GK_INLINE void GK_BODY(const int m, const int n, const gk_ukr_args *g)
                 r[i][j][u] = V_ZERO();
         }
     }
-    ptrdiff_t at = 0;
-    for (; k >= chains * V_LEN; k -= chains * V_LEN, at += chains * step) {
+    ptrdiff_t at = 0; /* vectors of k behind us */
+    for (; k >= chains * V_LEN; k -= chains * V_LEN, at += chains) {
         GK_UNROLL
         for (int u = 0; u < chains; u++) {
             V_TYPE bv[GK_NR];
             GK_UNROLL
             for (int j = 0; j < n; j++)
-                bv[j] = V_LOAD(b[j] + at + u * step);
+                bv[j] = B_LOAD(b[j] + (at + u) * b_step);
             GK_UNROLL
             for (int i = 0; i < m; i++) {
-                const V_TYPE av = V_LOAD(a[i] + at + u * step);
+                const V_TYPE av = A_LOAD(a[i] + (at + u) * a_step);
                 GK_UNROLL
                 for (int j = 0; j < n; j++)
                     r[i][j][u] = V_FMA(av, bv[j], r[i][j][u]);
             }
         }
     }
-    for (; k > 0; k -= V_LEN, at += step) {
-        const int partial = k < V_LEN;
-        const V_MASK mask = V_TAIL_MASK(partial ? (int)k : V_LEN);
+    for (; k > 0; k -= V_LEN, at++) {
+        const int partial = k < V_LEN, rest = partial ? (int)k : V_LEN;
+        const V_MASK mask = V_TAIL_MASK(rest);
         (void)mask;
         GK_UNROLL
         for (int i = 0; i < m; i++) {
-            const V_TYPE av = partial ? V_LOAD_TAIL(a[i] + at, mask) : V_LOAD(a[i] + at);
+            const V_TYPE av = partial ? A_LOAD_TAIL(a[i] + at * a_step, mask, rest) : A_LOAD(a[i] + at * a_step);
             GK_UNROLL
             for (int j = 0; j < n; j++) {
-                const V_TYPE bv = partial ? V_LOAD_TAIL(b[j] + at, mask) : V_LOAD(b[j] + at);
+                const V_TYPE bv = partial ? B_LOAD_TAIL(b[j] + at * b_step, mask, rest) : B_LOAD(b[j] + at * b_step);
                 r[i][j][0] = V_FMA(av, bv, r[i][j][0]);
             }
         }
@@ -110,6 +112,7 @@ static void GK_UKR_NAME(const gk_ukr_args *g)
 #undef GK_EDGE_FN
 #undef GK_EDGE
 #undef GK_BODY
+#include "tmpl_unload.inc.h"
 #undef GK_MR
 #undef GK_NR
 #undef GK_ACC

@@ -1,10 +1,12 @@
 /* Body of a GEMM micro-kernel: an MR x (NV vectors) tile of C stays in registers while k runs.
  *
- * Needs GK_MR, GK_NV, GK_UKR_NAME and the V_* vocabulary of the including header; undefines the first three.
+ * Needs GK_MR, GK_NV, GK_UKR_NAME and the V_* vocabulary of the including header; undefines the first three.  A B of
+ * another type than the accumulator's comes with B_ITEM, B_LOAD and B_LOAD_TAIL, which widen (tmpl_load.inc.h).
  * Each step of k loads NV vectors of B and broadcasts MR scalars of A, so the loop does MR * NV multiply-adds for
  * MR + NV loads.  Edges are real smaller kernels, one for each (m, vectors): only a last partial vector is masked,
  * and only in kernels that have one, since a masked load takes an arithmetic port on Intel. */
 
+#include "tmpl_load.inc.h"
 #ifndef GK_PREFETCH_ROWS
 #define GK_PREFETCH_ROWS 4
 #endif
@@ -13,14 +15,15 @@
 GK_INLINE void GK_BODY(const int m, const int nv, const int partial, const gk_ukr_args *g)
 {
     V_TYPE r[GK_MR][GK_NV];
-    const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), step = V_LEN * item;
+    const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), step = V_LEN * item, b_step = V_LEN * (ptrdiff_t)B_ITEM;
     const ptrdiff_t rs1 = g->rs_a, cs_a = g->cs_a, rs_b = g->rs_b, rs_c = g->rs_c;
     /* Rows in groups of four: base, base + rs, base + 2 rs, base + 3 rs are one addressing mode each. */
     const ptrdiff_t rs3 = 3 * rs1;
     const char *a[(GK_MR + 3) / 4];
     const char *b = g->b;
     char *const c0 = g->c; /* read before the stores, which might alias the arguments for all the compiler knows */
-    const V_MASK mask = V_TAIL_MASK(partial ? (int)(g->n - (ptrdiff_t)(nv - 1) * V_LEN) : V_LEN);
+    const int rest = partial ? (int)(g->n - (ptrdiff_t)(nv - 1) * V_LEN) : V_LEN; /* columns of the last vector */
+    const V_MASK mask = V_TAIL_MASK(rest);
     (void)mask;
 
     GK_UNROLL
@@ -36,7 +39,7 @@ GK_INLINE void GK_BODY(const int m, const int nv, const int partial, const gk_uk
         V_TYPE bv[GK_NV];
         GK_UNROLL
         for (int j = 0; j < nv; j++)
-            bv[j] = partial && j == nv - 1 ? V_LOAD_TAIL(b + j * step, mask) : V_LOAD(b + j * step);
+            bv[j] = partial && j == nv - 1 ? B_LOAD_TAIL(b + j * b_step, mask, rest) : B_LOAD(b + j * b_step);
         GK_UNROLL
         for (int i = 0; i < m; i++) {
             const char *ai = a[i / 4];
@@ -49,7 +52,7 @@ GK_INLINE void GK_BODY(const int m, const int nv, const int partial, const gk_uk
          * unaligned 256^3 on Sapphire Rapids; free for packed panels. */
         GK_UNROLL
         for (int j = 0; j < nv; j++)
-            __builtin_prefetch(b + GK_PREFETCH_ROWS * rs_b + j * step);
+            __builtin_prefetch(b + GK_PREFETCH_ROWS * rs_b + j * b_step);
         b += rs_b;
         GK_UNROLL
         for (int q = 0; q < (m + 3) / 4; q++)
@@ -123,6 +126,7 @@ static void GK_UKR_NAME(const gk_ukr_args *g)
 #undef GK_EDGE_FN
 #undef GK_EDGE
 #undef GK_BODY
+#include "tmpl_unload.inc.h"
 #undef GK_MR
 #undef GK_NV
 #undef GK_UKR_NAME

@@ -1,9 +1,12 @@
-/* Body of a packer: w lines of k elements into micro-panels dst[panel][k][R], zero past w.
+/* Body of a packer that keeps the type: both forms of ukr.h.
  *
- * Needs GK_PACK_NAME and V_TRANSPOSE(src, s_w, dst, s_dst), which moves a V_SQUARE x V_SQUARE block.  Three layouts of
- * the source, told apart by strides: lines adjacent (a copy), k adjacent (a transpose in registers), neither. */
+ * Needs GK_PACK_OF (a type pair and a set, as f32f32_avx2) and V_TRANSPOSE(src, s_w, dst, s_dst), which moves a V_SQUARE x
+ * V_SQUARE block.  Panels tell three layouts of the source apart by strides: lines adjacent (a copy), k adjacent (a
+ * transpose in registers), neither. */
 
-#define GK_COPY_PANELS GK_CAT(GK_PACK_NAME, _copy)
+#define GK_PANELS GK_CAT(gk_panels_, GK_PACK_OF)
+#define GK_LINES GK_CAT(gk_lines_, GK_PACK_OF)
+#define GK_COPY_PANELS GK_CAT(gk_copy_panels_, GK_PACK_OF)
 
 /* Lines adjacent: a copy, a few steps of k at a time through all micro-panels, so that the source is read along its
  * rows (a page each, if it is wide) and not in strips of R down to the last row. */
@@ -31,7 +34,7 @@ GK_INLINE void GK_COPY_PANELS(const char *src, ptrdiff_t s_k, ptrdiff_t w, ptrdi
     }
 }
 
-static void GK_PACK_NAME(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
 {
     const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), line = R * item;
     if (s_w == item) {
@@ -64,5 +67,22 @@ static void GK_PACK_NAME(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_
         }
     }
 }
+
+static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+{
+    const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM);
+    (void)R; /* no trailers: micro-panels of lines follow each other as the lines do */
+    for (ptrdiff_t i = 0; i < w; i++, src += s_w) {
+        if (s_k == item) {
+            memcpy(dst, src, (size_t)(k * item));
+            dst += k * item;
+            continue;
+        }
+        for (ptrdiff_t p = 0; p < k; p++, dst += item)
+            memcpy(dst, src + p * s_k, sizeof(V_ELEM));
+    }
+}
+#undef GK_PANELS
+#undef GK_LINES
 #undef GK_COPY_PANELS
-#undef GK_PACK_NAME
+#undef GK_PACK_OF

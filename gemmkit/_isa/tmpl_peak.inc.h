@@ -1,5 +1,9 @@
 /* Body of a peak measurement: GK_PEAK_ACC accumulators, one multiply-add each a turn, nothing from memory.
- * Needs GK_PEAK_NAME and GK_PEAK_ACC (what the register file holds beside two operands). */
+ * Needs GK_PEAK_NAME and GK_PEAK_ACC (what the register file holds beside two operands); GK_PEAK_OPS operations a lane,
+ * 2 unless said otherwise. */
+#ifndef GK_PEAK_OPS
+#define GK_PEAK_OPS 2
+#endif
 
 static double GK_PEAK_NAME(long turns)
 {
@@ -20,8 +24,9 @@ static double GK_PEAK_NAME(long turns)
     GK_UNROLL
     for (int i = 0; i < GK_PEAK_ACC; i++)
         sum += V_SUM(r[i]);
-    /* The sum must be used, or the loop is no work; it is finite and positive. */
-    return sum > 0 ? 2.0 * GK_PEAK_ACC * V_LEN * (double)turns : 0.0;
+    /* The sum must be used, or the loop is no work. */
+    return sum != 0 ? (double)GK_PEAK_OPS * GK_PEAK_ACC * V_LEN * (double)turns : 0.0;
 }
 #undef GK_PEAK_NAME
 #undef GK_PEAK_ACC
+#undef GK_PEAK_OPS

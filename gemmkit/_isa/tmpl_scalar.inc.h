@@ -30,6 +30,21 @@
 #define GK_MR 4
 #define GK_SCALARS 8
 #include "tmpl_stream.inc.h"
+#ifdef GK_NARROW_TOO
+#define N_SET scalar
+#define N_PLAIN_PANELS gk_panels_f32f32_scalar
+#define N_MR 4
+#define N_NV 4
+#define N_TILE 4x4
+#define N_DOT_MR 2
+#define N_DOT_NR 2
+#define N_DOT_ACC 8
+#define N_DOT_TILE 2x2
+#define N_SCALARS 8
+#define N_STREAM_TILE 4x1
+#include "tmpl_narrow_all.inc.h"
+#undef GK_NARROW_TOO
+#endif
 #undef GK_GEMM_NAME
 #undef GK_DOT_NAME
 #undef GK_STREAM_NAME

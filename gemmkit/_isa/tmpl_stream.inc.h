@@ -1,16 +1,18 @@
 /* Body of a STREAM micro-kernel: up to MR rows of C live in L1 while B passes once, several of its rows at a time.
  *
- * Needs GK_MR, GK_SCALARS (broadcasts that fit the register file beside C's and B's vectors) and GK_UKR_NAME.
+ * Needs GK_MR, GK_SCALARS (broadcasts that fit the register file beside C's and B's vectors) and GK_UKR_NAME.  B_*
+ * loads widen a B of another type (tmpl_load.inc.h).
  * A group of `rows` rows of B is read from left to right, each vector once for all m rows of C: long contiguous
  * reads, which the prefetchers follow, where a register tile would jump a whole row of B each step of k. */
 
+#include "tmpl_load.inc.h"
 #define GK_BODY GK_CAT(GK_UKR_NAME, _body)
 #define GK_PASS GK_CAT(GK_UKR_NAME, _pass)
 
 /* One pass over n columns with `rows` rows of B, from row p on. */
 GK_INLINE void GK_PASS(const int m, const int rows, ptrdiff_t p, const gk_ukr_args *g)
 {
-    const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), step = V_LEN * item;
+    const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), step = V_LEN * item, b_step = V_LEN * (ptrdiff_t)B_ITEM;
     const ptrdiff_t rs_b = g->rs_b, rs_c = g->rs_c;
     const char *b = g->b + p * rs_b;
     char *const c = g->c;
@@ -18,7 +20,7 @@ GK_INLINE void GK_PASS(const int m, const int rows, ptrdiff_t p, const gk_ukr_ar
     const char *from = p ? g->c : g->add;
     const ptrdiff_t rs_from = p ? g->rs_c : g->rs_add;
     V_TYPE s[GK_MR][GK_SCALARS];
-    ptrdiff_t n = g->n, at = 0;
+    ptrdiff_t n = g->n, at = 0; /* bytes of C behind us */
 
     GK_UNROLL
     for (int i = 0; i < m; i++) {
@@ -26,7 +28,7 @@ GK_INLINE void GK_PASS(const int m, const int rows, ptrdiff_t p, const gk_ukr_ar
         for (int u = 0; u < rows; u++)
             s[i][u] = V_BROADCAST(g->a + i * g->rs_a + (p + u) * g->cs_a);
     }
-    for (; n >= V_LEN; n -= V_LEN, at += step) {
+    for (; n >= V_LEN; n -= V_LEN, at += step, b += b_step) {
         V_TYPE y[GK_MR], z[GK_MR];
         GK_UNROLL
         for (int i = 0; i < m; i++)
@@ -37,7 +39,7 @@ GK_INLINE void GK_PASS(const int m, const int rows, ptrdiff_t p, const gk_ukr_ar
             z[i] = V_ZERO();
         GK_UNROLL
         for (int u = 0; u < rows; u++) {
-            const V_TYPE bv = V_LOAD(b + u * rs_b + at);
+            const V_TYPE bv = B_LOAD(b + u * rs_b);
             GK_UNROLL
             for (int i = 0; i < m; i++) {
                 if (u % 2)
@@ -62,7 +64,7 @@ GK_INLINE void GK_PASS(const int m, const int rows, ptrdiff_t p, const gk_ukr_ar
             z[i] = V_ZERO();
         GK_UNROLL
         for (int u = 0; u < rows; u++) {
-            const V_TYPE bv = V_LOAD_TAIL(b + u * rs_b + at, mask);
+            const V_TYPE bv = B_LOAD_TAIL(b + u * rs_b, mask, (int)n);
             GK_UNROLL
             for (int i = 0; i < m; i++) {
                 if (u % 2)
@@ -104,6 +106,7 @@ static void GK_UKR_NAME(const gk_ukr_args *g)
 #undef GK_EDGE
 #undef GK_PASS
 #undef GK_BODY
+#include "tmpl_unload.inc.h"
 #undef GK_MR
 #undef GK_SCALARS
 #undef GK_UKR_NAME

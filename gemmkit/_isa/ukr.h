@@ -25,16 +25,23 @@ enum {
     GK_ISA_SCALAR = 1 << 0,
     GK_ISA_SSE2 = 1 << 1,
     GK_ISA_AVX = 1 << 2,
-    GK_ISA_AVX2 = 1 << 3, /* and FMA3 */
+    GK_ISA_AVX2 = 1 << 3, /* and FMA3, F16C */
     GK_ISA_AVX512 = 1 << 4, /* F, BW, DQ, VL */
+    GK_ISA_AVX512VBMI = 1 << 5,
+    GK_ISA_AVX512BF16 = 1 << 6,
+    GK_ISA_AVX512FP16 = 1 << 7,
 };
 
-enum gk_type { GK_F32 = 0, GK_F64 = 1, GK_NUM_TYPES = 2 };
+/* The first two are accumulated in; the others are narrow: widened to float32, or to BF16 panels, by packers and loads. */
+enum gk_type { GK_F32, GK_F64, GK_F16, GK_BF16, GK_E4M3FN, GK_E4M3FNUZ, GK_E5M2, GK_E5M2FNUZ, GK_NUM_TYPES };
+
+static const signed char gk_item[GK_NUM_TYPES] = {4, 8, 2, 2, 1, 1, 1, 1}; /* bytes an element */
 
 /* What a row does, which is to say which loop it keeps in registers.
  *   GEMM    an outer product a step of k: C tile in registers.       Needs cs_b == item.
  *   DOT     vectors along k, one accumulator set an element of C.    Needs cs_a == item and rs_b == item.
- *   STREAM  a few rows of C at once, B read row after row, C in L1.  Needs cs_b == item; n is unbounded. */
+ *   STREAM  a few rows of C at once, B read row after row, C in L1.  Needs cs_b == item; n is unbounded.
+ * `item` is the size of that operand's own type; C and `add` are of the accumulator's type. */
 enum gk_role { GK_GEMM = 0, GK_DOT = 1, GK_STREAM = 2, GK_NUM_ROLES = 3 };
 
 typedef struct gk_ukr_args {
@@ -46,55 +53,110 @@ typedef struct gk_ukr_args {
     ptrdiff_t rs_c; /* bytes; C's columns are adjacent */
     const char *add; /* NULL: C is stored and never read.  Else add[m x n] is where the sum starts: C itself when */
     ptrdiff_t rs_add; /* a KC block continues an earlier one, or a bias (rs_add = 0 repeats one row). */
-    ptrdiff_t m, n, k;
+    ptrdiff_t m, n, k; /* k in steps of the row's KR elements */
 } gk_ukr_args;
 
 typedef void (*gk_ukr_fn)(const gk_ukr_args *);
 
-/* Packs w lines of k elements into ceil(w / R) micro-panels of R lines: dst[panel][k][R], zero past w.
- * s_w, s_k: byte strides from line to line and along k. */
-typedef void (*gk_pack_fn)(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R,
-                           char *dst);
-
-/* C[m x n] = alpha * C + beta * bias on a tile that a kernel has just left in L1.  bias NULL: alpha only. */
-typedef struct gk_epi_args {
-    char *c;
-    ptrdiff_t rs_c;
-    const char *bias;
-    ptrdiff_t rs_bias, cs_bias; /* bytes, 0 repeats */
-    double alpha, beta; /* used at the accumulator's precision */
-    ptrdiff_t m, n;
-} gk_epi_args;
-
-typedef void (*gk_epi_fn)(const gk_epi_args *);
+enum {
+    /* The row takes subnormal operands for zero and gives zero for subnormal sums. */
+    GK_FLUSHES_DENORMALS = 1,
+};
 
 typedef struct gk_ukr {
     const char *name;
     uint32_t isa;
     int role;
     int a_type, b_type, acc_type;
-    int mr, nr, kr; /* nr of a STREAM row is its vector length: n is unbounded */
-    int vl; /* elements a vector */
+    int mr, nr, kr; /* nr of a STREAM row is its vector length: n is unbounded.  kr > 1: elements interleaved in panels */
+    int vl; /* accumulators a vector */
     uint32_t flags;
-    gk_pack_fn pack_a, pack_b;
     gk_ukr_fn fn;
 } gk_ukr;
+
+/* ---- Packers ---------------------------------------------------------------------------------------------------
+ * A packer turns w lines of k elements of one type into panels of another; s_w, s_k: byte strides from line to line and
+ * along k.  Narrow types are widened on the way.  Both forms hold ceil(w / R) micro-panels of R lines, R <= GK_MOST_R:
+ *
+ *   panels  [micro-panel][k / KR][R][KR]   what a GEMM row reads with one vector a step; zeros past w
+ *   lines   [micro-panel][R][k]            each line by itself; lines past w are left alone
+ *
+ * KR is 2 for BF16 panels, whose k is rounded up to pairs with zeros, and 1 for others.  Each BF16 micro-panel is
+ * followed by a trailer: the least magnitude in it, by which the engine tells whether a row that flushes may be used. */
+typedef void (*gk_pack_fn)(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R,
+                           char *dst);
+
+enum { GK_MOST_R = 64, GK_TRAILER = 64 };
+
+typedef struct gk_pack {
+    const char *name;
+    uint32_t isa;
+    int from, to;
+    gk_pack_fn panels, lines;
+} gk_pack;
+
+/* Bytes from one micro-panel to the next. */
+static inline ptrdiff_t gk_panel_bytes(int type, ptrdiff_t R, ptrdiff_t k)
+{
+    return type == GK_BF16 ? R * (k + k % 2) * 2 + GK_TRAILER : R * k * gk_item[type];
+}
+
+/* The least magnitude of a BF16 micro-panel: the smallest nonzero value's bits without sign, 0x7fff if all are zero. */
+static inline int gk_least_of(const char *panel, ptrdiff_t R, ptrdiff_t k)
+{
+    return *(const uint16_t *)(panel + R * (k + k % 2) * 2);
+}
+
+/* Whether a row that flushes gives what IEEE arithmetic would for these two micro-panels.  No operand may be subnormal.
+ * A bfloat16 number is a multiple of 2^(e - 7), e its exponent, so if the smallest exponents add up to -112 or more every
+ * product is a multiple of 2^-126, and so is every sum of them, rounded or not: none is subnormal unless it is zero. */
+static inline int gk_flush_free(int least_a, int least_b)
+{
+    const int a = least_a >> 7, b = least_b >> 7; /* exponents with their bias of 127 */
+    return a > 0 && b > 0 && a + b >= 2 * 127 - 112;
+}
+
+/* ---- Epilogues -------------------------------------------------------------------------------------------------
+ * C[m x n] = alpha * acc + beta * bias, rounded once to C's type, on a tile of sums that a kernel has just left in L1.
+ * acc and bias are of the accumulator's type; C may be acc itself.  bias NULL: alpha only. */
+typedef struct gk_epi_args {
+    const char *acc;
+    ptrdiff_t rs_acc; /* columns are adjacent */
+    char *c;
+    ptrdiff_t rs_c; /* columns are adjacent */
+    const char *bias;
+    ptrdiff_t rs_bias, cs_bias; /* bytes; cs_bias is the item or 0, which repeats */
+    double alpha, beta; /* used at the accumulator's precision */
+    ptrdiff_t m, n;
+} gk_epi_args;
+
+typedef void (*gk_epi_fn)(const gk_epi_args *);
+
+typedef struct gk_epi {
+    const char *name;
+    uint32_t isa;
+    int acc, out;
+    gk_epi_fn fn;
+} gk_epi;
 
 /* Floating-point operations done by `turns` turns of independent multiply-adds in registers: the machine's peak. */
 typedef double (*gk_peak_fn)(long turns);
 
-typedef struct gk_vec {
+typedef struct gk_peak {
     const char *name;
     uint32_t isa;
-    int type;
-    gk_epi_fn epilogue;
-    gk_peak_fn peak;
-} gk_vec;
+    int type; /* of the operands */
+    gk_peak_fn fn;
+} gk_peak;
 
-/* Rows in the order of the table: best first within a role and a type triple. */
+/* Each in the order of the table: best first within a role and types. */
 extern const gk_ukr gk_rows[];
 extern const int gk_num_rows;
-extern const gk_vec gk_vecs[];
-extern const int gk_num_vecs;
+extern const gk_pack gk_packs[];
+extern const int gk_num_packs;
+extern const gk_epi gk_epis[];
+extern const int gk_num_epis;
+extern const gk_peak gk_peaks[];
+extern const int gk_num_peaks;
 
 #endif

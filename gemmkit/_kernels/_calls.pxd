@@ -2,6 +2,7 @@
 cimport numpy as cnp
 from gemmkit._kernels._engine cimport Batch
 from gemmkit._kernels._loops cimport Job, Place
+from gemmkit._kernels._types cimport Types
 
 # A B that a plan owns: micro-panels of each of its matrices, and the shape that it had.
 cdef struct Prepacked:
@@ -21,15 +22,12 @@ cdef struct Call:
     int batch_ndim
     bint drop_m, drop_n  # rank-1 operands: the axis of 1 that the result lacks
 
-cdef bint is_plain(object x)
-cdef cnp.ndarray operand(object x, str name, int type)
 cdef double real(object x, str name) except? -1.0
-cdef int type_of(object dtype, str name) except -1
-cdef int common_type(tuple arrays, tuple names) except -1
-cdef int bind(Call *call, cnp.ndarray a, bint trans_a, cnp.ndarray b, const Prepacked *prepacked, bint trans_b) except -1
-cdef object finish(Call *call, int type, object out, cnp.ndarray c, double alpha, double beta, const Job *planned,
-                   int forced, tuple inputs)
+cdef int bind(Call *call, const Types *types, cnp.ndarray a, bint trans_a, cnp.ndarray b, const Prepacked *prepacked,
+              bint trans_b) except -1
+cdef object finish(Call *call, object out, cnp.ndarray c, double alpha, double beta, const Job *planned, int forced,
+                   tuple inputs)
 cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha, double beta, const Job *planned,
                      int forced) except -1
 # An array to compute into: `out` itself, or a fresh one to copy to `out` from when `out` can't be computed into.
-cdef cnp.ndarray result_for(Call *call, int type, object out, tuple inputs)
+cdef cnp.ndarray result_for(Call *call, object out, tuple inputs)

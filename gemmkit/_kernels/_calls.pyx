@@ -2,8 +2,7 @@
 
 All operators come through here.  `bind` reads the operands' shapes as numpy.matmul does (with transpositions for Gemm),
 `result_for` makes or checks the output, `bind_result` settles strides, the bias and the epilogue, and `finish` runs.
-Everything is checked before anything is computed.  Operands are read where they lie, whatever their strides; only one
-that is unaligned, byte-swapped or of another float type is copied, alone.
+Everything is checked before anything is computed.  Operands are read where they lie, whatever their strides.
 """
 cimport numpy as cnp
 
@@ -13,7 +12,8 @@ from gemmkit._kernels._engine cimport Batch, adopt, prepare, run_batch, run_one
 from gemmkit._kernels._loops cimport Job, Place
 from gemmkit._kernels._numbers cimport magnitude
 from gemmkit._kernels._parallel cimport threads_for
-from gemmkit._kernels._registry cimport GK_F32, GK_F64
+from gemmkit._kernels._registry cimport gk_item
+from gemmkit._kernels._types cimport Types, dtype_of, numpy_type, plain_type
 
 cnp.import_array()
 
@@ -21,43 +21,6 @@ cdef enum: MOST = 64  # numpy's own limit of dimensions
 
 # Below this many multiply-adds (about a microsecond) the call keeps the GIL, which costs more to hand over.
 cdef double GIL_WORK = 32 * 1024.0
-
-
-cdef bint is_plain(object x):
-    """An ndarray that can be read in place: float32 or float64, aligned, in native byte order."""
-    return (cnp.PyArray_CheckExact(x) and cnp.PyArray_TYPE(<cnp.ndarray>x) in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64)
-            and cnp.PyArray_ISALIGNED(<cnp.ndarray>x) and cnp.PyArray_ISNOTSWAPPED(<cnp.ndarray>x))
-
-
-cdef inline int numpy_type(int type):
-    return cnp.NPY_FLOAT32 if type == GK_F32 else cnp.NPY_FLOAT64
-
-
-cdef int type_of(object dtype, str name) except -1:
-    """The number type of a dtype, whatever its byte order."""
-    dtype = np.dtype(dtype)
-    if dtype.kind == "f" and dtype.itemsize in (4, 8):
-        return GK_F32 if dtype.itemsize == 4 else GK_F64
-    raise TypeError(f"{name}: dtype {dtype} can't be multiplied here; expected float32 or float64")
-
-
-cdef int common_type(tuple arrays, tuple names) except -1:
-    """The type of the result: float64 if any operand is, as numpy promotes."""
-    cdef int type = GK_F32, one
-    for x, name in zip(arrays, names):
-        one = type_of(x.dtype, name)
-        if one == GK_F64:
-            type = one
-    return type
-
-
-cdef cnp.ndarray operand(object x, str name, int type):
-    """x as an aligned native array of `type`, copied only if it isn't one."""
-    cdef cnp.ndarray a
-    a = np.asarray(x, dtype=np.float32 if type == GK_F32 else np.float64)
-    if not cnp.PyArray_ISALIGNED(a):
-        a = a.copy()
-    return a
 
 
 cdef double real(object x, str name) except? -1.0:
@@ -80,7 +43,8 @@ cdef str shapes(cnp.ndarray a, cnp.ndarray b, const Prepacked *prepacked):
     return f"a has shape {(<object>a).shape}, b has shape {b_shape}"
 
 
-cdef int bind(Call *call, cnp.ndarray a, bint trans_a, cnp.ndarray b, const Prepacked *prepacked, bint trans_b) except -1:
+cdef int bind(Call *call, const Types *types, cnp.ndarray a, bint trans_a, cnp.ndarray b, const Prepacked *prepacked,
+              bint trans_b) except -1:
     """Set sizes, strides and batch axes of the product from its operands' shapes.
 
     numpy.matmul's rules: a rank-1 a gets a leading axis of 1, a rank-1 b a trailing one, dropped from the result; axes
@@ -93,8 +57,9 @@ cdef int bind(Call *call, cnp.ndarray a, bint trans_a, cnp.ndarray b, const Prep
     cdef const cnp.npy_intp *sb
     cdef const cnp.npy_intp *tb
     cdef cnp.npy_intp packed_steps[64]
-    cdef ptrdiff_t item = cnp.PyArray_ITEMSIZE(a), x, y, k_of_b
-    job.item = item
+    cdef ptrdiff_t x, y, k_of_b
+    job.acc, job.a_type, job.b_type, job.c_type = types.acc, types.a, types.b, types.c
+    job.item, job.a_item, job.b_item, job.c_item = gk_item[job.acc], gk_item[job.a_type], gk_item[job.b_type], gk_item[job.c_type]
     job.b_prepacked = prepacked != NULL
     call.at.a = cnp.PyArray_BYTES(a)
     if prepacked != NULL:
@@ -125,9 +90,9 @@ cdef int bind(Call *call, cnp.ndarray a, bint trans_a, cnp.ndarray b, const Prep
     else:
         k_of_b, job.n = sb[nb - 2], sb[nb - 1]
     if prepacked != NULL:
-        job.rs_b, job.cs_b = 0, item
+        job.rs_b, job.cs_b = 0, job.b_item
     elif nb == 1:
-        job.rs_b, job.cs_b = tb[0], item
+        job.rs_b, job.cs_b = tb[0], job.b_item
     elif trans_b:
         job.rs_b, job.cs_b = tb[nb - 1], tb[nb - 2]
     else:
@@ -200,13 +165,13 @@ cdef bint elements_apart(cnp.ndarray x):
     return True
 
 
-cdef cnp.ndarray result_for(Call *call, int type, object out, tuple inputs):
+cdef cnp.ndarray result_for(Call *call, object out, tuple inputs):
     """An array to compute into: `out` itself where that is possible, else a fresh one."""
     cdef cnp.ndarray o
     cdef int d
     cdef bint right
     if out is None:
-        return cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(type), 0)
+        return cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(call.job.c_type), 0)
     if isinstance(out, tuple) and len(out) == 1:  # as numpy's ufuncs take it
         out = out[0]
     if not isinstance(out, np.ndarray):
@@ -218,8 +183,8 @@ cdef cnp.ndarray result_for(Call *call, int type, object out, tuple inputs):
             right = right and cnp.PyArray_DIMS(o)[d] == call.shape[d]
     if not right:
         raise ValueError(f"out: expected shape {tuple([call.shape[d] for d in range(call.ndim)])}, got {out.shape}")
-    if out.dtype.kind != "f" or out.dtype.itemsize != (4 if type == GK_F32 else 8):
-        raise TypeError(f"out: expected dtype {'float32' if type == GK_F32 else 'float64'}, got {out.dtype}")
+    if out.dtype.newbyteorder("=") != dtype_of(call.job.c_type):
+        raise TypeError(f"out: expected dtype {dtype_of(call.job.c_type)}, got {out.dtype}")
     if not cnp.PyArray_ISWRITEABLE(o):
         raise ValueError("out: the array is read-only")
     for d in range(call.ndim):
@@ -231,7 +196,7 @@ cdef cnp.ndarray result_for(Call *call, int type, object out, tuple inputs):
             right = right and (x is None or not may_overlap(o, <cnp.ndarray>x))
     if right:
         return o
-    return cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(type), 0)
+    return cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(call.job.c_type), 0)
 
 
 cdef str type_name(object x):
@@ -243,6 +208,7 @@ cdef void swap_operands(Call *call, ptrdiff_t *step_a, ptrdiff_t *step_b, ptrdif
     cdef Job *job = &call.job
     job.m, job.n = job.n, job.m
     job.rs_a, job.cs_a, job.rs_b, job.cs_b = job.cs_b, job.rs_b, job.cs_a, job.rs_a
+    job.a_type, job.a_item, job.b_type, job.b_item = job.b_type, job.b_item, job.a_type, job.a_item
     job.epilogue.rs_bias, job.epilogue.cs_bias = job.epilogue.cs_bias, job.epilogue.rs_bias
     call.at.a, call.at.b = call.at.b, call.at.a
     rs_c[0], cs_c[0] = cs_c[0], rs_c[0]
@@ -261,7 +227,7 @@ cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha
     cdef Job *job = &call.job
     cdef Batch *batch = &call.batch
     cdef const cnp.npy_intp *s = cnp.PyArray_STRIDES(result)
-    cdef ptrdiff_t item = job.item, rs_c, cs_c, x
+    cdef ptrdiff_t item = job.c_item, rs_c, cs_c, x
     cdef ptrdiff_t step_c[64]
     cdef ptrdiff_t step_bias[64]
     cdef int d, at, nc
@@ -288,6 +254,7 @@ cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha
     call.at.bias = NULL
     if c is not None:
         call.at.bias = cnp.PyArray_BYTES(c)
+        job.epilogue.bias_type = plain_type(c)
         nc = cnp.PyArray_NDIM(c)
         if nc >= 1 and cnp.PyArray_DIMS(c)[nc - 1] != 1:
             job.epilogue.cs_bias = cnp.PyArray_STRIDES(c)[nc - 1]
@@ -298,7 +265,7 @@ cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha
                 step_bias[call.batch_ndim - (nc - 2) + d] = cnp.PyArray_STRIDES(c)[d]
 
     if job.n > 1 and cs_c != item or (job.n == 1 and rs_c == item and not job.b_prepacked
-                                      and job.cs_a != item and job.rs_a == item and job.m > 1):
+                                      and job.cs_a != job.a_item and job.rs_a == job.a_item and job.m > 1):
         # Columns of C are contiguous; or C is one column and A lies by columns, which pass as rows of A'.
         if (job.m > 1 and rs_c != item) or job.b_prepacked:
             return 1
@@ -337,15 +304,14 @@ cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha
     return 0
 
 
-cdef object finish(Call *call, int type, object out, cnp.ndarray c, double alpha, double beta, const Job *planned,
-                   int forced, tuple inputs):
+cdef object finish(Call *call, object out, cnp.ndarray c, double alpha, double beta, const Job *planned, int forced,
+                   tuple inputs):
     """Make or check the result, decide, compute."""
-    cdef cnp.ndarray result = result_for(call, type, out, inputs)
+    cdef cnp.ndarray result = result_for(call, out, inputs)
     cdef int status, num_threads
     cdef double work
-    call.job.type = type
     if bind_result(call, result, c, alpha, beta, planned, forced):
-        result = cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(type), 0)
+        result = cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(call.job.c_type), 0)
         bind_result(call, result, c, alpha, beta, planned, forced)
     work = <double>call.job.m * call.job.n * call.job.k * call.batch.count
     if work < GIL_WORK:

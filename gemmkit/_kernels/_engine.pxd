@@ -17,7 +17,7 @@ cdef struct Batch:
 cdef void prepare(Job *job, int forced) noexcept nogil
 cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil
 cdef void describe(const Job *job, Problem *p) noexcept nogil
-cdef size_t workspace_bytes(const Job *job) noexcept nogil
+cdef size_t workspace_bytes(const Job *job, int num_threads) noexcept nogil
 cdef int run_one(const Job *job, const Place *at, int num_threads) noexcept nogil
 cdef int run_batch(const Job *job, const Place *at, const Batch *batch) noexcept nogil
 cdef int run_group(const Job *jobs, const Place *places, ptrdiff_t count, const ptrdiff_t *order) noexcept nogil

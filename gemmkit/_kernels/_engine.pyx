@@ -6,13 +6,14 @@ _parallel and given back by it.
 from libc.string cimport memset
 
 from gemmkit._kernels._numbers cimport ceil_div, least, round_up
-from gemmkit._kernels._registry cimport (GK_DOT, GK_GEMM, GK_STREAM, current_cpu, gk_cpu, gk_epi_args, gk_ukr, gk_ukr_args,
-                                         select_epilogue, select_row)
+from gemmkit._kernels._registry cimport (GK_DOT, GK_FLUSHES_DENORMALS, GK_GEMM, GK_STREAM, current_cpu, gk_cpu,
+                                         gk_epi_args, gk_epi_fn, gk_item, gk_panel_bytes, gk_ukr, gk_ukr_args, panel_type,
+                                         select_epilogue, select_exact, select_pack, select_row)
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
 from gemmkit._kernels._schedule cimport (AUTO, DIRECT, GENERAL, INNER_DOT, INNER_GEMM, INNER_STREAM, SPLIT_K, Choice,
                                          Problem, choose, refusal, rows_at_once)
-from gemmkit._kernels._loops cimport (Epilogue, Job, Place, finish_tile, run_dot, run_stream, run_tiles, takes_columns,
-                                      tiles_bytes)
+from gemmkit._kernels._loops cimport (Epilogue, Job, Place, column_bytes, finish_tile, loops_bytes, run_dot, run_stream,
+                                      run_tiles)
 
 cdef enum:
     LINE = 64  # partial sums and private workspaces start on a line
@@ -22,45 +23,66 @@ cdef enum:
 
 # ---- deciding ---------------------------------------------------------------------------------------------------
 
+cdef const gk_ukr *select_place(const Job *job) noexcept nogil:
+    """The tile row that reads B where it lies, and A too if there is one that does, else an A of sums."""
+    cdef const gk_ukr *row = select_row(GK_GEMM, job.a_type, job.b_type, job.n)
+    return row if row != NULL and row.kr == 1 else select_row(GK_GEMM, job.acc, job.b_type, job.n)
+
+
 cdef void describe(const Job *job, Problem *p) noexcept nogil:
     """The numbers that the choosers need, read off a job, the table and the machine."""
     cdef const gk_cpu *cpu = current_cpu()
-    cdef const gk_ukr *gemm = select_row(GK_GEMM, job.type, job.n)
-    cdef const gk_ukr *dot = select_row(GK_DOT, job.type, job.n)
-    p.m, p.n, p.k, p.item = job.m, job.n, job.k, job.item
+    cdef int panel = panel_type(job.a_type, job.b_type)
+    cdef const gk_ukr *gemm = select_row(GK_GEMM, panel, panel, job.n)
+    cdef const gk_ukr *place = select_place(job)
+    p.m, p.n, p.k = job.m, job.n, job.k
+    p.item, p.a_item, p.b_item, p.panel_item = job.item, job.a_item, job.b_item, gk_item[panel]
+    p.widen_a, p.widen_b, p.narrow_c = job.a_type != job.acc, job.b_type != job.acc, job.c_type != job.acc
+    p.place_a = place.a_type == job.a_type
     p.rs_a, p.cs_a, p.rs_b, p.cs_b = job.rs_a, job.cs_a, job.rs_b, job.cs_b
     p.b_prepacked = job.b_prepacked
     p.mr, p.nr, p.vl = gemm.mr, gemm.nr, gemm.vl
-    p.dot_mr, p.dot_nr = dot.mr, dot.nr
+    p.place_mr, p.place_nr, p.place_vl = place.mr, place.nr, place.vl
     p.l1d, p.l2, p.l3 = cpu.l1d, cpu.l2, cpu.l3
 
 
 cdef void prepare(Job *job, int forced) noexcept nogil:
-    """Choose rows, algorithm and blocks for a job whose sizes, strides and epilogue are set."""
+    """Choose rows, algorithm and blocks for a job whose types, sizes, strides and epilogue are set."""
     cdef Problem p
+    cdef Choice *how = &job.how
     describe(job, &p)
-    choose(&p, forced, &job.how)
-    job.gemm = select_row(GK_GEMM, job.type, job.n)
-    if job.how.inner == INNER_DOT:
-        job.inner = select_row(GK_DOT, job.type, job.n)
-    elif job.how.inner == INNER_STREAM:
-        job.inner = select_row(GK_STREAM, job.type, job.n)
-    else:
-        job.inner = job.gemm
-    job.finish = select_epilogue(job.type)
+    choose(&p, forced, how)
+    job.panel = panel_type(job.a_type, job.b_type) if how.panels else job.acc
+    job.panel_item = gk_item[job.panel]
+    cdef bint in_panels = how.pack_b or job.b_prepacked
+    job.gemm = select_row(GK_GEMM, job.panel, job.panel, job.n) if in_panels else select_place(job)
+    job.exact = select_exact(job.gemm) if job.gemm.flags & GK_FLUSHES_DENORMALS else NULL
+    job.inner = job.gemm
+    if how.inner == INNER_STREAM:
+        job.inner = select_row(GK_STREAM, job.acc, job.b_type, job.n)
+    elif how.inner == INNER_DOT:
+        # One operand is laid out in the sums' type, the other read as it lies.
+        job.inner = select_row(GK_DOT, job.acc if how.pack_a else job.a_type, job.acc if how.pack_b else job.b_type, job.n)
+        how.ms, how.ns = job.inner.mr, job.inner.nr
+    job.pack_a, job.pack_b = select_pack(job.a_type, job.panel), select_pack(job.b_type, job.panel)
+    job.finish = select_epilogue(job.acc, job.c_type)
     settle_epilogue(job)
 
 
 cdef void settle_epilogue(Job *job) noexcept nogil:
     cdef const Epilogue *e = &job.epilogue
-    job.bias_starts = (e.has_bias and e.alpha == 1.0 and e.beta == 1.0
+    job.narrow = job.c_type != job.acc
+    job.pack_bias = select_pack(e.bias_type, job.acc) if e.has_bias else NULL
+    job.bias_starts = (e.has_bias and e.alpha == 1.0 and e.beta == 1.0 and e.bias_type == job.acc
                        and (e.cs_bias == job.item or job.n == 1) and job.how.algorithm != SPLIT_K)
-    job.finishes = e.alpha != 1.0 or (e.has_bias and not job.bias_starts)
+    job.finishes = job.narrow or e.alpha != 1.0 or (e.has_bias and not job.bias_starts)
 
 
 cdef bint same_layout(const Job *job, const Job *planned) noexcept nogil:
     return (job.m == planned.m and job.n == planned.n and job.k == planned.k and job.rs_a == planned.rs_a
-            and job.cs_a == planned.cs_a and job.rs_b == planned.rs_b and job.cs_b == planned.cs_b)
+            and job.cs_a == planned.cs_a and job.rs_b == planned.rs_b and job.cs_b == planned.cs_b
+            # A call may exchange its operands, and with them their types.
+            and job.a_type == planned.a_type and job.b_type == planned.b_type and job.c_type == planned.c_type)
 
 
 cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil:
@@ -75,31 +97,26 @@ cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil:
         describe(job, &p)
         prepare(job, forced if refusal(&p, forced) == NULL else AUTO)
         return
-    job.how, job.gemm, job.inner, job.finish = planned.how, planned.gemm, planned.inner, planned.finish
+    job.how, job.gemm, job.exact, job.inner = planned.how, planned.gemm, planned.exact, planned.inner
+    job.panel, job.panel_item = planned.panel, planned.panel_item
+    job.pack_a, job.pack_b, job.finish = planned.pack_a, planned.pack_b, planned.finish
     if not same_layout(job, planned):
-        job.how.pack_a = job.cs_a != job.item and job.k > 1
+        job.how.a_lines = job.cs_a == job.a_item or job.k <= 1
+        job.how.pack_a = job.a_type != job.acc or not job.how.a_lines
         job.how.ms = job.gemm.mr if job.how.pack_a else ceil_div(job.m, ceil_div(job.m, job.gemm.mr)) if job.m else 1
-        job.how.mc = rows_at_once(job.m, job.how.kc * job.item, job.gemm.mr, job.how.pack_a)
+        job.how.mc = rows_at_once(least(job.m, job.how.mb), job.how.kc * job.panel_item, job.gemm.mr, job.how.pack_a)
     settle_epilogue(job)
 
 
-cdef size_t workspace_bytes(const Job *job) noexcept nogil:
-    """Workspace that one thread, or all together on one product, need: packed panels and partial sums."""
-    cdef const Choice *how = &job.how
-    cdef size_t sum = 0
+cdef size_t workspace_bytes(const Job *job, int num_threads) noexcept nogil:
+    """Workspace that `num_threads` threads together need on one product: packed panels and sums."""
     cdef Job part
-    if how.algorithm == SPLIT_K:
+    if job.m == 0 or job.n == 0 or job.k == 0:
+        return 0
+    if job.how.algorithm == SPLIT_K:
         chunk_of(job, &part)
-        return how.splits * (partial_bytes(job) + workspace_bytes(&part))
-    if how.inner == INNER_DOT:
-        # Whole lines of K, so that vectors run along it.
-        if how.pack_a:
-            sum += round_up(job.m * job.k * job.item, LINE)
-        if how.pack_b:
-            sum += round_up(job.n * job.k * job.item, LINE)
-    elif how.inner == INNER_GEMM:
-        sum = tiles_bytes(job)
-    return sum
+        return job.how.splits * (partial_bytes(job) + workspace_bytes(&part, 1))
+    return loops_bytes(job, num_threads)
 
 
 # ---- split K ----------------------------------------------------------------------------------------------------
@@ -121,9 +138,9 @@ cdef void chunk_of(const Job *job, Job *part) noexcept nogil:
     """One chunk of K as a job of its own, into contiguous partial sums, without epilogue."""
     part[0] = job[0]
     part.k = job.how.chunk
-    part.rs_c = job.n * job.item
+    part.c_type, part.c_item, part.rs_c = job.acc, job.item, job.n * job.item
     part.epilogue.alpha, part.epilogue.has_bias = 1.0, False
-    part.bias_starts = part.finishes = False
+    part.bias_starts = part.finishes = part.narrow = False
     part.how.splits, part.how.chunk = 1, part.k
     part.how.algorithm = DIRECT if not (job.how.pack_a or job.how.pack_b) else GENERAL
 
@@ -136,7 +153,7 @@ cdef void split_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     at.a, at.b = s.at.a + p * part.cs_a, s.at.b + p * part.rs_b
     at.c, at.bias = s.partials + task * partial_bytes(s.job), NULL
     part.k = least(part.k, s.job.k - p)
-    run_serial(&part, &at, s.private + task * workspace_bytes(&s.part))
+    run_serial(&part, &at, s.private + task * workspace_bytes(&s.part, 1))
 
 
 cdef void join_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
@@ -144,35 +161,17 @@ cdef void join_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     cdef Split *s = <Split *>context
     cdef const Job *job = s.job
     cdef ptrdiff_t i = task * s.rows, m = least(s.rows, job.m - i), chunk
+    cdef gk_epi_fn plus = select_epilogue(job.acc, job.acc)
     cdef gk_epi_args e
     e.m, e.n = m, job.n
     e.alpha, e.beta = 1.0, 1.0
     e.c, e.rs_c = s.partials + i * job.n * job.item, job.n * job.item
+    e.acc, e.rs_acc = e.c, e.rs_c
     e.rs_bias, e.cs_bias = e.rs_c, job.item
     for chunk in range(1, job.how.splits):
         e.bias = e.c + chunk * partial_bytes(job)
-        job.finish(&e)
-    # Into C as a sum that starts at zero rows of K: the GEMM row is the one that can copy.
-    copy_rows(job, e.c, s.at.c + i * job.rs_c, m)
-    if job.finishes:
-        finish_tile(job, s.at, i, 0, m, job.n)
-
-
-cdef void copy_rows(const Job *job, const char *src, char *dst, ptrdiff_t m) noexcept nogil:
-    cdef gk_ukr_args g
-    cdef ptrdiff_t i, j
-    g.a, g.rs_a, g.cs_a, g.b, g.rs_b, g.cs_b, g.k = src, 0, 0, src, 0, job.item, 0
-    g.rs_c, g.rs_add = job.rs_c, job.n * job.item
-    i = 0
-    while i < m:
-        g.m = least(job.gemm.mr, m - i)
-        j = 0
-        while j < job.n:
-            g.n = least(job.gemm.nr, job.n - j)
-            g.c, g.add = dst + i * g.rs_c + j * job.item, src + i * g.rs_add + j * job.item
-            job.gemm.fn(&g)
-            j += g.n
-        i += g.m
+        plus(&e)
+    finish_tile(job, s.at, e.acc, e.rs_acc, i, 0, m, job.n)
 
 
 cdef void run_split(const Job *job, const Place *at, char *workspace, int num_threads) noexcept nogil:
@@ -194,7 +193,7 @@ cdef void run_with(const Job *job, const Place *at, char *workspace, int num_thr
     elif job.how.inner == INNER_DOT:
         run_dot(job, at, workspace, num_threads)
     elif job.how.inner == INNER_STREAM:
-        run_stream(job, at, num_threads)
+        run_stream(job, at, workspace, num_threads)
     else:
         run_tiles(job, at, workspace, num_threads)
 
@@ -205,14 +204,15 @@ cdef void run_serial(const Job *job, const Place *at, char *workspace) noexcept 
 
 cdef void run_empty_sum(const Job *job, const Place *at) noexcept nogil:
     """K = 0: zeros, or beta times the bias; A and B are not read."""
-    cdef ptrdiff_t i
+    cdef double zeros[512]
+    cdef ptrdiff_t j = 0
     cdef Job scaled = job[0]
-    for i in range(job.m):
-        memset(at.c + i * job.rs_c, 0, job.n * job.item)
-    if job.epilogue.has_bias:
-        # alpha scales no sum, so it can't make NaN of one.
-        scaled.epilogue.alpha = 1.0
-        finish_tile(&scaled, at, 0, 0, job.m, job.n)
+    memset(zeros, 0, sizeof(zeros))
+    scaled.epilogue.alpha = 1.0  # it scales no sum, so it can't make NaN of one
+    scaled.bias_starts = False  # no kernel has
+    while j < job.n:
+        finish_tile(&scaled, at, <const char *>zeros, 0, 0, j, job.m, least(512, job.n - j))
+        j += 512
 
 
 cdef inline double work_of(const Job *job) noexcept nogil:
@@ -228,9 +228,7 @@ cdef int run_one(const Job *job, const Place *at, int num_threads) noexcept nogi
     if job.k == 0:
         run_empty_sum(job, at)
         return 0
-    bytes = workspace_bytes(job)
-    if job.how.algorithm != SPLIT_K and job.how.inner == INNER_GEMM and takes_columns(job, num_threads):
-        bytes *= num_threads
+    bytes = workspace_bytes(job, num_threads)
     if bytes:
         workspace = <char *>take(bytes)
         if workspace == NULL:
@@ -272,13 +270,13 @@ cdef inline bint is_one_tile(const Job *job) noexcept nogil:
     """Whether a product is one call of a micro-kernel on operands read in place: then a batch needs no loops inside."""
     cdef const Choice *how = &job.how
     return (how.inner == INNER_GEMM and how.algorithm != SPLIT_K and not how.pack_a and not how.pack_b
-            and not job.b_prepacked and job.m <= job.gemm.mr and job.n <= job.gemm.nr and job.k <= how.kc)
+            and not job.b_prepacked and not job.narrow and job.m <= job.gemm.mr and job.n <= job.gemm.nr and job.k <= how.kc)
 
 
 cdef inline void one_tile(const Job *job, gk_ukr_args *g) noexcept nogil:
     """What stays the same from product to product."""
     g.m, g.n, g.k = job.m, job.n, job.k
-    g.rs_a, g.cs_a, g.rs_b, g.cs_b, g.rs_c = job.rs_a, job.cs_a, job.rs_b, job.item, job.rs_c
+    g.rs_a, g.cs_a, g.rs_b, g.cs_b, g.rs_c = job.rs_a, job.cs_a, job.rs_b, job.b_item, job.rs_c
     g.add, g.rs_add = NULL, job.epilogue.rs_bias
 
 
@@ -297,7 +295,7 @@ cdef void items_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
                 g.add = at.bias
             t.job.gemm.fn(&g)
             if t.job.finishes:
-                finish_tile(t.job, &at, 0, 0, g.m, g.n)
+                finish_tile(t.job, &at, g.c, g.rs_c, 0, 0, g.m, g.n)
         return
     for index in range(task * t.step, end):
         place_of(t.at, t.batch, index, &at)
@@ -327,7 +325,7 @@ cdef int run_batch(const Job *job, const Place *at, const Batch *batch) noexcept
                 return -1
         return 0
     t.job, t.at, t.batch = job, at, batch
-    t.private_bytes = round_up(workspace_bytes(job), 4096) if job.k else 0
+    t.private_bytes = round_up(workspace_bytes(job, 1), 4096)
     t.workspace = NULL
     num_threads = <int>least(all_threads, batch.count)
     if t.private_bytes:
@@ -377,8 +375,8 @@ cdef int run_group(const Job *jobs, const Place *places, ptrdiff_t count, const 
     t.jobs, t.places, t.order = jobs, places, order + large
     t.private_bytes, t.workspace = 0, NULL
     for at in range(large, count):
-        if jobs[order[at]].k and workspace_bytes(&jobs[order[at]]) > t.private_bytes:
-            t.private_bytes = workspace_bytes(&jobs[order[at]])
+        if workspace_bytes(&jobs[order[at]], 1) > t.private_bytes:
+            t.private_bytes = workspace_bytes(&jobs[order[at]], 1)
     t.private_bytes = round_up(t.private_bytes, 4096)
     if t.private_bytes:
         t.workspace = <char *>take(t.private_bytes * num_threads)
@@ -393,18 +391,18 @@ cdef int run_group(const Job *jobs, const Place *places, ptrdiff_t count, const 
 
 cdef size_t prepacked_bytes(const Job *job) noexcept nogil:
     """Bytes of all of B in micro-panels of NR columns, the last one padded."""
-    return round_up(job.n, job.gemm.nr) * job.k * job.item
+    return ceil_div(job.n, job.gemm.nr) * column_bytes(job)
 
 
 cdef void prepack_b(const Job *job, const char *b, ptrdiff_t rs_b, ptrdiff_t cs_b, char *dst) noexcept nogil:
     """All of B, panel after panel in the order in which run_tiles visits them."""
-    cdef ptrdiff_t jc = 0, pc, nc, kc
+    cdef ptrdiff_t jc = 0, pc, nc, kc, nr = job.gemm.nr
     while jc < job.n:
         nc = least(job.how.nc, job.n - jc)
         pc = 0
         while pc < job.k:
             kc = least(job.how.kc, job.k - pc)
-            job.gemm.pack_b(b + pc * rs_b + jc * cs_b, cs_b, rs_b, nc, kc, job.gemm.nr,
-                            dst + (jc * job.k + round_up(nc, job.gemm.nr) * pc) * job.item)
+            job.pack_b.panels(b + pc * rs_b + jc * cs_b, cs_b, rs_b, nc, kc, nr, dst)
+            dst += ceil_div(nc, nr) * gk_panel_bytes(job.panel, nr, kc)
             pc += kc
         jc += nc

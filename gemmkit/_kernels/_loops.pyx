@@ -12,17 +12,79 @@ Loop order and residency of the tile loops (general algorithm; the others leave 
 The roles of A and B are exchanged against the usual order, in which a block of A stays in L2: here rows of A are read
 where they lie, eight at a time, which touches eight pages, where a block of A would touch as many as it has rows.
 
+Sums are formed in C itself if C has their type.  For a narrow C they are formed in a tile on the stack, when one KC block
+is all of K, else in an MB x NC buffer, and each is rounded into C once, after the last KC block.
+
 Threads share packed panels, which one phase writes and the next reads; `parallel_for` ends with a barrier.  Which part
 of C a thread computes depends on the thread count, but the order in which any element of C is summed up does not: tiles
-sum over k in sequence, and dot tiles lie at fixed places.
+sum over k in sequence, and micro-panels and dot tiles lie at fixed places.
 """
+from libc.stdint cimport uintptr_t
+
 from gemmkit._kernels._numbers cimport ceil_div, least, round_up
-from gemmkit._kernels._registry cimport gk_epi_args, gk_ukr_args
+from gemmkit._kernels._registry cimport (gk_epi_args, gk_flush_free, gk_least_of, gk_panel_bytes, gk_ukr_args, gk_ukr_fn)
 from gemmkit._kernels._parallel cimport parallel_for
+from gemmkit._kernels._schedule cimport INNER_DOT, INNER_STREAM
 
 cdef enum:
     LINE = 64  # panels start on a line: no line is written by two threads
     TASKS_PER_THREAD = 2  # so that a thread which the system holds up can be helped out
+    TILE = 512 * 8 + LINE  # bytes that hold any tile of sums, 8 x 48 float32 being the largest, and its alignment
+    BIAS_ROW = 512  # elements of a bias that are widened at once
+
+
+# ---- the end of a sum -------------------------------------------------------------------------------------------
+
+cdef void finish_tile(const Job *job, const Place *at, const char *acc, ptrdiff_t rs_acc, ptrdiff_t i, ptrdiff_t j,
+                      ptrdiff_t m, ptrdiff_t n) noexcept nogil:
+    cdef const Epilogue *bias = &job.epilogue
+    cdef gk_epi_args e
+    cdef double wide[BIAS_ROW]
+    cdef ptrdiff_t r, c, columns
+    e.acc, e.rs_acc, e.c, e.rs_c = acc, rs_acc, at.c + i * job.rs_c + j * job.c_item, job.rs_c
+    e.alpha, e.beta = bias.alpha, bias.beta
+    e.m, e.n = m, n
+    e.bias, e.rs_bias, e.cs_bias = NULL, 0, 0
+    if not bias.has_bias or job.bias_starts:
+        job.finish(&e)
+        return
+    e.bias = at.bias + i * bias.rs_bias + j * bias.cs_bias
+    if bias.bias_type == job.acc and (bias.cs_bias == job.item or bias.cs_bias == 0):
+        e.rs_bias, e.cs_bias = bias.rs_bias, bias.cs_bias
+        job.finish(&e)
+        return
+    # Of another type, or with gaps: widened or gathered into L1, a piece of a row at a time, a repeated row only once.
+    cdef const char *source = e.bias
+    cdef ptrdiff_t rows = m if bias.rs_bias == 0 else 1
+    e.bias, e.cs_bias = <char *>wide, job.item if bias.cs_bias else 0
+    e.m = rows
+    r = 0
+    while r < m:
+        c = 0
+        while c < n:
+            columns = least(BIAS_ROW, n - c)
+            job.pack_bias.lines(source + r * bias.rs_bias + c * bias.cs_bias, 0, bias.cs_bias, 1,
+                                columns if bias.cs_bias else 1, 1, <char *>wide)
+            e.acc, e.n = acc + r * rs_acc + c * job.item, columns
+            e.c = at.c + (i + r) * job.rs_c + (j + c) * job.c_item
+            job.finish(&e)
+            c += columns
+        r += rows
+
+
+cdef inline void start_sum(const Job *job, const Place *at, ptrdiff_t i, ptrdiff_t j, bint first, gk_ukr_args *g) noexcept nogil:
+    """Where the kernel's sum starts: at the earlier KC blocks' sum, else at a plain bias, else at zero."""
+    if not first:
+        g.add, g.rs_add = g.c, g.rs_c
+    elif job.bias_starts:
+        g.add = at.bias + i * job.epilogue.rs_bias + j * job.item
+        g.rs_add = job.epilogue.rs_bias
+    else:
+        g.add, g.rs_add = NULL, 0
+
+
+cdef inline char *aligned(char *p) noexcept nogil:
+    return <char *>((<uintptr_t>p + LINE - 1) & ~<uintptr_t>(LINE - 1))
 
 
 # ---- tiles ------------------------------------------------------------------------------------------------------
@@ -33,6 +95,9 @@ cdef struct Phase:
     const Place *at
     char *a_panel  # NULL: A is read in place
     const char *b_panel  # NULL: B is read in place
+    ptrdiff_t a_bytes, b_bytes  # from one micro-panel to the next
+    char *sums  # NULL: sums are formed in C, or in one tile if all of K is one block; else an MB x NC buffer for column jc on
+    ptrdiff_t rs_sums
     ptrdiff_t jc, nc, pc, kc
     ptrdiff_t i0, i1  # rows of this phase
     ptrdiff_t i_step, j_step  # the grid of tasks
@@ -40,46 +105,32 @@ cdef struct Phase:
     ptrdiff_t b_tasks, pack_step  # packing: tasks on B come first
 
 
-cdef void finish_tile(const Job *job, const Place *at, ptrdiff_t i, ptrdiff_t j, ptrdiff_t m, ptrdiff_t n) noexcept nogil:
-    """Scale and bias a tile that has just been stored, while it is in L1."""
-    cdef gk_epi_args e
-    e.c, e.rs_c = at.c + i * job.rs_c + j * job.item, job.rs_c
-    e.alpha, e.beta = job.epilogue.alpha, job.epilogue.beta
-    e.bias = NULL
-    if job.epilogue.has_bias:
-        e.rs_bias, e.cs_bias = job.epilogue.rs_bias, job.epilogue.cs_bias
-        e.bias = at.bias + i * e.rs_bias + j * e.cs_bias
-    e.m, e.n = m, n
-    job.finish(&e)
-
-
-cdef inline void start_sum(const Job *job, const Place *at, ptrdiff_t i, ptrdiff_t j, bint first, gk_ukr_args *g) noexcept nogil:
-    """Where the kernel's sum starts: C when an earlier KC block is in it, else a plain bias, else zero."""
-    if not first:
-        g.add, g.rs_add = g.c, g.rs_c
-    elif job.bias_starts:
-        g.add = at.bias + i * job.epilogue.rs_bias + j * job.item
-        g.rs_add = job.epilogue.rs_bias
-    else:
-        g.add, g.rs_add = NULL, 0
-
-
 cdef void tiles(const Phase *f, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdiff_t j1) noexcept nogil:
     """The jb, ir and jr loops over rows i0..i1 and columns j0..j1 of C, for one KC block."""
     cdef const Job *job = f.job
     cdef const Place *at = f.at
-    cdef ptrdiff_t item = job.item, ms = job.how.ms, ns = job.how.ns
-    cdef ptrdiff_t jb, jb_end, i, j
+    cdef ptrdiff_t ms = job.how.ms, ns = job.how.ns, mr = job.gemm.mr, nr = job.gemm.nr, kr = job.gemm.kr
+    cdef ptrdiff_t jb, jb_end, i, j, step = kr * job.panel_item
     cdef bint first = f.pc == 0, last = f.pc + f.kc >= job.k
+    cdef bint guarded = job.exact != NULL
+    cdef int least_a = 0
+    cdef char room[TILE]
+    cdef char *tile = aligned(room)
     cdef gk_ukr_args g
-    g.k = f.kc
-    g.rs_c = job.rs_c
+    cdef gk_ukr_fn fn = job.gemm.fn
+    g.k = f.kc if kr == 1 else ceil_div(f.kc, kr)
     g.rs_a, g.cs_a = job.rs_a, job.cs_a
-    g.rs_b, g.cs_b = job.rs_b, item
+    g.rs_b, g.cs_b = job.rs_b, job.b_item
+    g.rs_c = job.rs_c
     if f.a_panel != NULL:
-        g.rs_a, g.cs_a = item, job.gemm.mr * item
+        if job.how.a_lines:
+            g.rs_a, g.cs_a = g.k * step, step
+        else:
+            g.rs_a, g.cs_a = step, mr * step
     if f.b_panel != NULL:
-        g.rs_b = job.gemm.nr * item
+        g.rs_b, g.cs_b = nr * step, step
+    if job.narrow:
+        g.rs_c = nr * job.item if f.sums == NULL else f.rs_sums
     jb = j0
     while jb < j1:
         jb_end = least(jb + job.how.nb, j1)
@@ -87,21 +138,30 @@ cdef void tiles(const Phase *f, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdif
         while i < i1:
             g.m = least(ms, i1 - i)
             if f.a_panel != NULL:
-                g.a = f.a_panel + (i - f.i0) * f.kc * item
+                g.a = f.a_panel + (i - f.i0) // mr * f.a_bytes
+                if guarded:
+                    least_a = gk_least_of(g.a, mr, f.kc)
             else:
                 g.a = at.a + i * job.rs_a + f.pc * job.cs_a
             j = jb
             while j < jb_end:
                 g.n = least(ns, jb_end - j)
                 if f.b_panel != NULL:
-                    g.b = f.b_panel + (j - f.jc) * f.kc * item
+                    g.b = f.b_panel + (j - f.jc) // nr * f.b_bytes
+                    if guarded:
+                        fn = job.gemm.fn if gk_flush_free(least_a, gk_least_of(g.b, nr, f.kc)) else job.exact.fn
                 else:
-                    g.b = at.b + f.pc * job.rs_b + j * item
-                g.c = at.c + i * job.rs_c + j * item
+                    g.b = at.b + f.pc * job.rs_b + j * job.b_item
+                if not job.narrow:
+                    g.c = at.c + i * job.rs_c + j * job.c_item
+                elif f.sums == NULL:
+                    g.c = tile
+                else:
+                    g.c = f.sums + i * f.rs_sums + (j - f.jc) * job.item
                 start_sum(job, at, i, j, first, &g)
-                job.gemm.fn(&g)
+                fn(&g)
                 if last and job.finishes:
-                    finish_tile(job, at, i, j, g.m, g.n)
+                    finish_tile(job, at, g.c, g.rs_c, i, j, g.m, g.n)
                 j += ns
             i += ms
         jb = jb_end
@@ -117,19 +177,21 @@ cdef void pack_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     """Packs a few micro-panels: of B for the first b_tasks tasks, of A for the rest."""
     cdef const Phase *f = <const Phase *>context
     cdef const Job *job = f.job
-    cdef ptrdiff_t item = job.item, r, at, lines
+    cdef ptrdiff_t r, at, lines
     if task < f.b_tasks:
         r = job.gemm.nr
         at = task * f.pack_step * r
         lines = least(f.pack_step * r, f.nc - at)
-        job.gemm.pack_b(f.at.b + f.pc * job.rs_b + (f.jc + at) * job.cs_b, job.cs_b, job.rs_b, lines, f.kc, r,
-                        <char *>f.b_panel + at * f.kc * item)
+        job.pack_b.panels(f.at.b + f.pc * job.rs_b + (f.jc + at) * job.cs_b, job.cs_b, job.rs_b, lines, f.kc, r,
+                          <char *>f.b_panel + task * f.pack_step * f.b_bytes)
     else:
+        task -= f.b_tasks
         r = job.gemm.mr
-        at = (task - f.b_tasks) * f.pack_step * r
+        at = task * f.pack_step * r
         lines = least(f.pack_step * r, f.i1 - f.i0 - at)
-        job.gemm.pack_a(f.at.a + (f.i0 + at) * job.rs_a + f.pc * job.cs_a, job.rs_a, job.cs_a, lines, f.kc, r,
-                        f.a_panel + at * f.kc * item)
+        (job.pack_a.lines if job.how.a_lines else job.pack_a.panels)(
+            f.at.a + (f.i0 + at) * job.rs_a + f.pc * job.cs_a, job.rs_a, job.cs_a, lines, f.kc, r,
+            f.a_panel + task * f.pack_step * f.a_bytes)
 
 
 cdef void set_grid(Phase *f, int num_threads) noexcept nogil:
@@ -151,38 +213,63 @@ cdef void set_grid(Phase *f, int num_threads) noexcept nogil:
 
 cdef void run_tiles(const Job *job, const Place *at, char *workspace, int num_threads) noexcept nogil:
     """The jc, pc and ic loops: direct, small-K and general."""
-    cdef const Choice *how = &job.how
-    cdef Phase f
-    cdef ptrdiff_t jc, pc, i0, rows_at_once = job.m, panels, tasks
-    cdef char *b_space = NULL
+    cdef ptrdiff_t i = 0
+    cdef Job part
+    cdef Place part_at
     if takes_columns(job, num_threads):
         run_columns(job, at, workspace, num_threads)
         return
+    if job.how.mb >= job.m:
+        run_rows(job, at, workspace, num_threads)
+        return
+    # Rows in blocks whose partial sums are held at once; B is packed again for each.
+    while i < job.m:
+        part, part_at = job[0], at[0]
+        part.m = least(job.how.mb, job.m - i)
+        part_at.a += i * job.rs_a
+        part_at.c += i * job.rs_c
+        if part_at.bias != NULL:
+            part_at.bias += i * job.epilogue.rs_bias
+        run_rows(&part, &part_at, workspace, num_threads)
+        i += job.how.mb
+
+
+cdef void run_rows(const Job *job, const Place *at, char *workspace, int num_threads) noexcept nogil:
+    cdef const Choice *how = &job.how
+    cdef Phase f
+    cdef ptrdiff_t jc, pc, i0, rows_at_once = job.m, panels, tasks, blocks
+    cdef ptrdiff_t nr = job.gemm.nr, mr = job.gemm.mr, column = column_bytes(job) if job.b_prepacked else 0
+    cdef char *b_space = NULL
     f.job, f.at = job, at
-    f.a_panel, f.b_panel = NULL, NULL
+    f.a_panel, f.b_panel, f.sums = NULL, NULL, NULL
+    f.rs_sums = sums_stride(job)
     if how.pack_a:
         rows_at_once = how.mc
         f.a_panel = workspace
-        workspace += round_up(rows_at_once * how.kc * job.item, LINE)
+        workspace += a_space(job)
+    if keeps_sums(job):
+        f.sums = workspace
+        workspace += sums_space(job)
     if how.pack_b:
         b_space = workspace
     jc = 0
     while jc < job.n:
         f.jc, f.nc = jc, least(how.nc, job.n - jc)
-        pc = 0
+        pc = blocks = 0
         while pc < job.k:
             f.pc, f.kc = pc, least(how.kc, job.k - pc)
+            f.a_bytes, f.b_bytes = gk_panel_bytes(job.panel, mr, f.kc), gk_panel_bytes(job.panel, nr, f.kc)
             if how.pack_b:
                 f.b_panel = b_space
             elif job.b_prepacked:
                 # Panel after panel as this loop visits them: all columns before jc lie at full K.
-                f.b_panel = at.b + (jc * job.k + round_up(f.nc, job.gemm.nr) * pc) * job.item
+                f.b_panel = at.b + jc // nr * column + ceil_div(f.nc, nr) * blocks * gk_panel_bytes(job.panel, nr, how.kc)
             i0 = 0
             while i0 < job.m:
                 f.i0, f.i1 = i0, least(i0 + rows_at_once, job.m)
                 if how.pack_a or (how.pack_b and i0 == 0):
-                    panels = ceil_div(f.nc, job.gemm.nr) if how.pack_b and i0 == 0 else 0
-                    tasks = ceil_div(f.i1 - i0, job.gemm.mr) if how.pack_a else 0
+                    panels = ceil_div(f.nc, nr) if how.pack_b and i0 == 0 else 0
+                    tasks = ceil_div(f.i1 - i0, mr) if how.pack_a else 0
                     f.pack_step = ceil_div(panels + tasks, num_threads * 2 * TASKS_PER_THREAD)
                     f.b_tasks = ceil_div(panels, f.pack_step)
                     parallel_for(pack_task, &f, f.b_tasks + ceil_div(tasks, f.pack_step), num_threads)
@@ -190,7 +277,50 @@ cdef void run_tiles(const Job *job, const Place *at, char *workspace, int num_th
                 parallel_for(tile_task, &f, f.j_tasks * ceil_div(f.i1 - f.i0, f.i_step), num_threads)
                 i0 += rows_at_once
             pc += how.kc
+            blocks += 1
         jc += how.nc
+
+
+cdef ptrdiff_t column_bytes(const Job *job) noexcept nogil:
+    cdef ptrdiff_t whole = job.k // job.how.kc if job.how.kc else 0, rest = job.k - whole * job.how.kc
+    cdef ptrdiff_t sum = whole * gk_panel_bytes(job.panel, job.gemm.nr, job.how.kc)
+    return sum + gk_panel_bytes(job.panel, job.gemm.nr, rest) if rest else sum
+
+
+cdef inline bint keeps_sums(const Job *job) noexcept nogil:
+    """Whether partial sums have to wait outside of C for further KC blocks."""
+    return job.narrow and job.how.kc < job.k
+
+
+cdef inline ptrdiff_t sums_stride(const Job *job) noexcept nogil:
+    # An odd number of lines: rows of a tile then fall into different sets of L1.
+    return (round_up(least(job.how.nc, round_up(job.n, job.gemm.nr)) * job.item, 2 * LINE) + LINE)
+
+
+cdef inline size_t sums_space(const Job *job) noexcept nogil:
+    return least(job.how.mb, job.m) * sums_stride(job)
+
+
+cdef inline size_t a_space(const Job *job) noexcept nogil:
+    return round_up(ceil_div(least(job.how.mc, job.m), job.gemm.mr)
+                    * gk_panel_bytes(job.panel, job.gemm.mr, least(job.how.kc, job.k)), LINE)
+
+
+cdef inline size_t b_space(const Job *job) noexcept nogil:
+    return round_up(ceil_div(least(job.how.nc, job.n), job.gemm.nr)
+                    * gk_panel_bytes(job.panel, job.gemm.nr, least(job.how.kc, job.k)), LINE)
+
+
+cdef size_t tiles_bytes(const Job *job) noexcept nogil:
+    """Workspace of the tile loops: packed panels of A and B, partial sums."""
+    cdef size_t sum = 0
+    if job.how.pack_a:
+        sum += a_space(job)
+    if job.how.pack_b:
+        sum += b_space(job)
+    if keeps_sums(job):
+        sum += sums_space(job)
+    return sum
 
 
 # ---- columns shared out ----------------------------------------------------------------------------------------
@@ -213,7 +343,7 @@ cdef void column_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     cdef ptrdiff_t j = task * f.j_step
     part.n = least(f.j_step, f.job.n - j)
     at.b += j * part.cs_b
-    at.c += j * part.item
+    at.c += j * part.c_item
     if at.bias != NULL:
         at.bias += j * part.epilogue.cs_bias
     run_tiles(&part, &at, f.a_panel + thread * tiles_bytes(f.job), 1)
@@ -230,18 +360,38 @@ cdef void run_columns(const Job *job, const Place *at, char *workspace, int num_
     parallel_for(column_task, &f, ceil_div(job.n, f.j_step), num_threads)
 
 
-cdef size_t tiles_bytes(const Job *job) noexcept nogil:
-    """Workspace of the tile loops: packed panels of A and B."""
-    cdef const Choice *how = &job.how
+# ---- skinny products --------------------------------------------------------------------------------------------
+
+# The short operand is `wide`: as lines of the sums' type in workspace, unless it lies so already.
+
+cdef inline size_t short_space(const Job *job) noexcept nogil:
     cdef size_t sum = 0
-    if how.pack_a:
-        sum += round_up(least(how.mc, round_up(job.m, how.ms)) * how.kc * job.item, LINE)
-    if how.pack_b:
-        sum += round_up(round_up(least(how.nc, job.n), job.gemm.nr) * how.kc * job.item, LINE)
+    if job.how.pack_a:
+        sum += round_up(job.m * job.k * job.item, LINE)
+    if job.how.pack_b:
+        sum += round_up(job.n * job.k * job.item, LINE)
     return sum
 
 
-# ---- skinny products --------------------------------------------------------------------------------------------
+cdef char *lay_out_short(const Job *job, const Place *at, char *workspace, Phase *f) noexcept nogil:
+    """Lays out the short operand, a sixteenth of the work at most, so that one thread does it; returns what is left."""
+    f.job, f.at = job, at
+    f.a_panel, f.b_panel = NULL, NULL
+    if job.how.pack_a:
+        f.a_panel = workspace
+        job.pack_a.lines(at.a, job.rs_a, job.cs_a, job.m, job.k, 1, workspace)
+        workspace += round_up(job.m * job.k * job.item, LINE)
+    if job.how.pack_b:
+        f.b_panel = workspace
+        job.pack_b.lines(at.b, job.cs_b, job.rs_b, job.n, job.k, 1, workspace)
+        workspace += round_up(job.n * job.k * job.item, LINE)
+    return workspace
+
+
+cdef inline size_t stream_sums(const Job *job) noexcept nogil:
+    """Bytes of sums that one thread keeps beside a narrow C."""
+    return round_up(job.m * least(job.how.nc, round_up(job.n, job.how.ns)) * job.item, LINE) if job.narrow else 0
+
 
 cdef void stream_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     """Columns of C: B passes once for every MR rows, and from L2 after the first of them."""
@@ -249,35 +399,41 @@ cdef void stream_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     cdef const Job *job = f.job
     cdef const Place *at = f.at
     cdef ptrdiff_t j = task * f.j_step, j_end = least(job.n, j + f.j_step), n, pc, kc, i, m
+    cdef const char *a = at.a
+    cdef char *sums = f.sums + thread * stream_sums(job)
     cdef gk_ukr_args g
     g.rs_a, g.cs_a = job.rs_a, job.cs_a
-    g.rs_b, g.cs_b = job.rs_b, job.item
-    g.rs_c = job.rs_c
+    g.rs_b, g.cs_b = job.rs_b, job.b_item
+    if f.a_panel != NULL:
+        a, g.rs_a, g.cs_a = f.a_panel, job.k * job.item, job.item
     while j < j_end:
         n = least(job.how.nc, j_end - j)
+        if not job.narrow:
+            sums = at.c + j * job.c_item
+        g.rs_c = n * job.item if job.narrow else job.rs_c
         pc = 0
         while pc < job.k:
             kc = least(job.how.kc, job.k - pc)
             i = 0
             while i < job.m:
                 m = least(job.how.ms, job.m - i)
-                g.a = at.a + i * job.rs_a + pc * job.cs_a
-                g.b = at.b + pc * job.rs_b + j * job.item
-                g.c = at.c + i * job.rs_c + j * job.item
+                g.a = a + i * g.rs_a + pc * g.cs_a
+                g.b = at.b + pc * job.rs_b + j * job.b_item
+                g.c = sums + i * g.rs_c
                 g.m, g.n, g.k = m, n, kc
                 start_sum(job, at, i, j, pc == 0, &g)
                 job.inner.fn(&g)
                 i += m
             pc += kc
         if job.finishes:
-            finish_tile(job, at, 0, j, job.m, n)
+            finish_tile(job, at, sums, g.rs_c, 0, j, job.m, n)
         j += n
 
 
-cdef void run_stream(const Job *job, const Place *at, int num_threads) noexcept nogil:
+cdef void run_stream(const Job *job, const Place *at, char *workspace, int num_threads) noexcept nogil:
     cdef Phase f
     cdef ptrdiff_t unit = 4 * job.inner.vl
-    f.job, f.at = job, at
+    f.sums = lay_out_short(job, at, workspace, &f)
     f.j_step = job.n
     if num_threads > 1:
         # One piece a thread: the longer the pieces of B's rows, the better prefetchers follow.
@@ -292,33 +448,35 @@ cdef void dot_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     cdef const Place *at = f.at
     cdef ptrdiff_t i0 = task // f.j_tasks * f.i_step, j0 = task % f.j_tasks * f.j_step
     cdef ptrdiff_t i1 = least(i0 + f.i_step, job.m), j1 = least(j0 + f.j_step, job.n)
-    cdef ptrdiff_t item = job.item, i, j, pc
+    cdef ptrdiff_t i, j, pc
     cdef const char *a = at.a
     cdef const char *b = at.b
+    cdef char room[TILE]
     cdef gk_ukr_args g
-    g.rs_a, g.cs_a, g.rs_b, g.cs_b = job.rs_a, item, item, job.cs_b
-    g.rs_c = job.rs_c
+    g.rs_a, g.cs_a, g.rs_b, g.cs_b = job.rs_a, job.a_item, job.b_item, job.cs_b
+    g.c, g.rs_c = aligned(room), job.how.ns * job.item
     if f.a_panel != NULL:
-        a, g.rs_a = f.a_panel, job.k * item
+        a, g.rs_a, g.cs_a = f.a_panel, job.k * job.item, job.item
     if f.b_panel != NULL:
-        b, g.cs_b = f.b_panel, job.k * item
+        b, g.cs_b, g.rs_b = f.b_panel, job.k * job.item, job.item
     j = j0
     while j < j1:
-        pc = 0
-        while pc < job.k:
-            g.k = least(job.how.kc, job.k - pc)
-            i = i0
-            while i < i1:
-                g.m, g.n = least(job.how.ms, i1 - i), least(job.how.ns, j1 - j)
-                g.a = a + i * g.rs_a + pc * item
-                g.b = b + j * g.cs_b + pc * item
-                g.c = at.c + i * job.rs_c + j * item
+        i = i0
+        while i < i1:
+            g.m, g.n = least(job.how.ms, i1 - i), least(job.how.ns, j1 - j)
+            if not job.narrow:
+                g.c, g.rs_c = at.c + i * job.rs_c + j * job.c_item, job.rs_c
+            pc = 0
+            while pc < job.k:
+                g.k = least(job.how.kc, job.k - pc)
+                g.a = a + i * g.rs_a + pc * g.cs_a
+                g.b = b + j * g.cs_b + pc * g.rs_b
                 start_sum(job, at, i, j, pc == 0, &g)
                 job.inner.fn(&g)
-                if job.finishes and pc + g.k >= job.k:
-                    finish_tile(job, at, i, j, g.m, g.n)
-                i += g.m
-            pc += g.k
+                pc += g.k
+            if job.finishes:
+                finish_tile(job, at, g.c, g.rs_c, i, j, g.m, g.n)
+            i += g.m
         j += job.how.ns
 
 
@@ -326,16 +484,7 @@ cdef void run_dot(const Job *job, const Place *at, char *workspace, int num_thre
     cdef Phase f
     cdef ptrdiff_t rows = ceil_div(job.m, job.how.ms), columns = ceil_div(job.n, job.how.ns)
     cdef ptrdiff_t wanted = num_threads * TASKS_PER_THREAD
-    f.job, f.at = job, at
-    f.a_panel, f.b_panel = NULL, NULL
-    # The short operand laid out line by line of K.  It is a sixteenth of the work at most, so one thread does it.
-    if job.how.pack_a:
-        f.a_panel = workspace
-        workspace += round_up(job.m * job.k * job.item, LINE)
-        job.inner.pack_a(at.a, job.cs_a, job.rs_a, job.k, job.m, job.k, f.a_panel)
-    if job.how.pack_b:
-        f.b_panel = workspace
-        job.inner.pack_b(at.b, job.rs_b, job.cs_b, job.k, job.n, job.k, workspace)
+    lay_out_short(job, at, workspace, &f)
     f.i_step, f.j_step = job.m, job.n
     if num_threads > 1:
         # The long side is cut, in whole tiles: where a dot tile lies decides its order of summation.
@@ -345,3 +494,11 @@ cdef void run_dot(const Job *job, const Place *at, char *workspace, int num_thre
             f.i_step = ceil_div(rows, least(wanted, rows)) * job.how.ms
     f.j_tasks = ceil_div(job.n, f.j_step)
     parallel_for(dot_task, &f, f.j_tasks * ceil_div(job.m, f.i_step), num_threads)
+
+
+cdef size_t loops_bytes(const Job *job, int num_threads) noexcept nogil:
+    if job.how.inner == INNER_DOT:
+        return short_space(job)
+    if job.how.inner == INNER_STREAM:
+        return short_space(job) + num_threads * stream_sums(job)
+    return tiles_bytes(job) * (num_threads if takes_columns(job, num_threads) else 1)

@@ -9,13 +9,13 @@ cimport numpy as cnp
 
 import numpy as np
 
-from gemmkit._kernels._calls cimport (Call, Prepacked, bind, bind_result, finish, is_plain, operand, real, result_for,
-                                        type_of)
+from gemmkit._kernels._calls cimport Call, Prepacked, bind, bind_result, finish, real, result_for
 from gemmkit._kernels._engine cimport (Batch, describe, prepack_b, prepacked_bytes, prepare, run_group, workspace_bytes)
 from gemmkit._kernels._loops cimport Job, Place
 from gemmkit._kernels._parallel cimport threads_for
-from gemmkit._kernels._registry cimport GK_F32
-from gemmkit._kernels._schedule cimport Problem, refusal
+from gemmkit._kernels._registry cimport GK_F64, panel_type
+from gemmkit._kernels._schedule cimport AUTO, STREAM_STEP, Problem, refusal
+from gemmkit._kernels._types cimport Types, dtype_of, operand, plain_type, settle, type_of
 from libc.stdlib cimport free, malloc
 
 from gemmkit._kernels import _registry, _schedule
@@ -44,6 +44,33 @@ def shape_of(x, str name):
     return shape
 
 
+cdef Types types_of(object dtype, object b_dtype, object out_dtype) except *:
+    """What a plan's operands and result are."""
+    cdef Types types
+    types.a = type_of(dtype, "dtype")
+    types.b = type_of(b_dtype, "b_dtype") if b_dtype is not None else types.a
+    settle(&types, out_dtype, None, -1)
+    return types
+
+
+cdef cnp.ndarray checked(object x, str name, tuple shape, int given, int type):
+    """x, of a plan's `given` dtype and shape, as an array that kernels can read as `type`."""
+    if plain_type(x) == type == given and has_shape(<cnp.ndarray>x, shape):
+        return x
+    x = np.asarray(x)
+    if x.dtype.newbyteorder("=") != dtype_of(given):
+        raise TypeError(f"{name}: expected dtype {dtype_of(given)}, got {x.dtype}")
+    if x.shape != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {x.shape}")
+    return operand(x, name, type)
+
+
+cdef bint better_unpacked(const Job *job) noexcept nogil:
+    """Whether a plan's own B is kept as it is: a narrow one that is read once a call, for a few rows, and that panels would
+    have to hold wider."""
+    return job.m <= STREAM_STEP and job.b_type != job.acc and panel_type(job.a_type, job.b_type) == job.acc
+
+
 cdef bint has_shape(cnp.ndarray x, tuple shape):
     cdef int d
     if cnp.PyArray_NDIM(x) != len(shape):
@@ -59,7 +86,9 @@ cdef class Plan:
     cdef Job job
     cdef Prepacked packed
     cdef object storage  # the memory of packed.panels
-    cdef int type, forced, numpy_type
+    cdef cnp.ndarray own_b  # a B that is owned but not packed
+    cdef Types types
+    cdef int forced, a_given, b_given  # the caller's types; with a float64 operand the other is converted
     cdef ptrdiff_t count  # products a call
     cdef double alpha, beta
     cdef bint trans_a, trans_b, owns_b
@@ -71,8 +100,8 @@ cdef class Plan:
         if type(self) is Plan:
             raise TypeError("Plan: make one of its subclasses")
 
-    cdef int set_up(self, tuple a_shape, tuple b_shape, dtype, double alpha, double beta, bint trans_a, bint trans_b,
-                    object b, str algorithm) except -1:
+    cdef int set_up(self, tuple a_shape, tuple b_shape, tuple dtypes, double alpha, double beta, bint trans_a,
+                    bint trans_b, object b, str algorithm) except -1:
         cdef Call call
         cdef Problem p
         cdef cnp.ndarray b_array, a_like, b_like
@@ -80,36 +109,39 @@ cdef class Plan:
         cdef const char *why
         if algorithm not in _schedule.CODES:
             raise ValueError(f"algorithm: unknown {algorithm!r}; known are {', '.join(_schedule.CODES)}")
-        self.type = type_of(dtype, "dtype")
-        self.numpy_type = cnp.NPY_FLOAT32 if self.type == GK_F32 else cnp.NPY_FLOAT64
+        self.types = types_of(dtypes[0], dtypes[1], dtypes[2])
+        self.a_given = type_of(dtypes[0], "dtype")
+        self.b_given = self.a_given if dtypes[1] is None else type_of(dtypes[1], "b_dtype")
         self.forced = _schedule.CODES[algorithm]
         self.alpha, self.beta = alpha, beta
         self.trans_a, self.trans_b = trans_a, trans_b
         self.a_shape, self.b_shape = a_shape, b_shape
         # Arrays of the right shape and contiguous strides that occupy a single element: a plan has shapes, not data.
-        a_like, b_like = contiguous_shape(a_shape, self.dtype), contiguous_shape(b_shape, self.dtype)
-        bind(&call, a_like, trans_a, b_like, NULL, trans_b)
+        a_like, b_like = contiguous_shape(a_shape, dtype_of(self.types.a)), contiguous_shape(b_shape, dtype_of(self.types.b))
+        bind(&call, &self.types, a_like, trans_a, b_like, NULL, trans_b)
         self.out_shape = tuple([call.shape[d] for d in range(call.ndim)])
         self.count = 1
         for d in range(call.batch_ndim):
             self.count *= call.shape[d]
-        call.job.type = self.type
-        call.job.rs_c = call.job.n * call.job.item
+        call.job.rs_c = call.job.n * call.job.c_item
         call.job.epilogue.alpha, call.job.epilogue.beta = alpha, beta
         call.job.epilogue.has_bias = False
         call.job.epilogue.rs_bias = call.job.epilogue.cs_bias = 0
         self.owns_b = b is not None
         if self.owns_b:
-            b_array = self.checked(b, "b", b_shape)
+            b_array = checked(b, "b", b_shape, self.b_given, self.types.b)
+            if self.forced == AUTO and better_unpacked(&call.job):
+                self.own_b = b_array.copy()
+        if self.owns_b and self.own_b is None:
             call.job.b_prepacked = True
-            call.job.rs_b, call.job.cs_b = 0, call.job.item
+            call.job.rs_b, call.job.cs_b = 0, call.job.b_item
         describe(&call.job, &p)
         why = refusal(&p, self.forced)
         if why != NULL:
             raise ValueError(f"algorithm: {algorithm} can't run {call.job.m} x {call.job.n} x {call.job.k}: {why.decode()}")
         prepare(&call.job, self.forced)
         self.job = call.job
-        if self.owns_b:
+        if self.job.b_prepacked:
             self.pack(b_array)
         return 0
 
@@ -142,47 +174,51 @@ cdef class Plan:
                       self.packed.panels + index * each)
         return 0
 
-    cdef cnp.ndarray checked(self, object x, str name, tuple shape):
-        """x as an array of the plan's type and shape."""
-        if is_plain(x) and cnp.PyArray_TYPE(<cnp.ndarray>x) == self.numpy_type and has_shape(<cnp.ndarray>x, shape):
-            return x
-        x = np.asarray(x)
-        if x.dtype.kind != "f" or x.dtype.itemsize != self.dtype.itemsize:
-            raise TypeError(f"{name}: expected dtype {self.dtype}, got {x.dtype}")
-        if x.shape != shape:
-            raise ValueError(f"{name}: expected shape {shape}, got {x.shape}")
-        return operand(x, name, self.type)
-
     cdef cnp.ndarray checked_c(self, object c):
         """c as a bias that broadcasts one way to the result."""
+        if isinstance(c, (int, float)):
+            c = operand(c, "c", self.types.acc)
         c = np.asarray(c)
-        if c.dtype.kind != "f" or c.dtype.itemsize != self.dtype.itemsize:
-            raise TypeError(f"c: expected dtype {self.dtype}, got {c.dtype}")
+        cdef int type = type_of(c.dtype, "c")
+        if (type == GK_F64) != (self.types.acc == GK_F64):
+            raise TypeError(f"c: expected dtype {dtype_of(self.types.acc)}"
+                            f"{'' if self.types.acc == GK_F64 else ' or a narrower type'}, got {c.dtype}")
         full = self.out_shape
         if c.ndim > len(full) or any(s not in (1, f) for s, f in zip(c.shape[::-1], full[::-1])):
             raise ValueError(f"c: shape {c.shape} doesn't broadcast to the result's {full}")
-        return operand(c, "c", self.type) if self.beta != 0.0 else None
+        return operand(c, "c", type) if self.beta != 0.0 else None
 
     cdef object run(self, object a, object b, object c, object out):
         cdef Call call
-        cdef cnp.ndarray x = self.checked(a, "a", self.a_shape), y = None, bias = None
+        cdef cnp.ndarray x = checked(a, "a", self.a_shape, self.a_given, self.types.a), y = None, bias = None
         if self.owns_b:
             if b is not None:
                 raise ValueError("b: this plan owns its B, packed when it was made; call it without")
+            y = self.own_b
         else:
             if b is None:
                 raise ValueError("b: this plan owns no B; pass one of shape " + str(self.b_shape))
-            y = self.checked(b, "b", self.b_shape)
+            y = checked(b, "b", self.b_shape, self.b_given, self.types.b)
         if c is not None:
             bias = self.checked_c(c)
-        bind(&call, x, self.trans_a, y, &self.packed if self.owns_b else NULL, self.trans_b)
-        return finish(&call, self.type, out, bias, self.alpha, self.beta, &self.job, self.forced,
+        bind(&call, &self.types, x, self.trans_a, y, &self.packed if self.job.b_prepacked else NULL, self.trans_b)
+        return finish(&call, out, bias, self.alpha, self.beta, &self.job, self.forced,
                       (x, y, bias) if out is not None else ())
 
     @property
     def dtype(self):
-        """The number type of operands and result."""
-        return np.dtype(np.float32 if self.type == GK_F32 else np.float64)
+        """The number type of A."""
+        return dtype_of(self.a_given)
+
+    @property
+    def b_dtype(self):
+        """The number type of B."""
+        return dtype_of(self.b_given)
+
+    @property
+    def out_dtype(self):
+        """The number type of the result."""
+        return dtype_of(self.types.c)
 
     @property
     def algorithm(self):
@@ -247,7 +283,7 @@ cdef class Plan:
     @property
     def workspace_bytes(self):
         """Bytes that one thread borrows for packed panels and partial sums; times the threads that pack for themselves."""
-        return workspace_bytes(&self.job) if self.job.k and self.job.m and self.job.n else 0
+        return workspace_bytes(&self.job, 1)
 
     @property
     def work(self):
@@ -256,7 +292,9 @@ cdef class Plan:
 
     @property
     def packed_bytes(self):
-        """Bytes of the plan's own B."""
+        """Bytes of the plan's own B, in panels or, where few rows read a narrow one, as it was."""
+        if self.own_b is not None:
+            return self.own_b.nbytes
         return self.storage.nbytes if self.owns_b else 0
 
     def refusal(self, str algorithm):
@@ -270,20 +308,21 @@ cdef class Plan:
 
     def described(self, what):
         owned = f", B packed in {self.packed_bytes:,} bytes" if self.owns_b else ""
-        return (f"<{type(self).__name__} {what} {self.dtype}: {self.algorithm}, {self.kernel}, "
+        types = self.dtype if self.dtype == self.b_dtype == self.out_dtype else f"{self.dtype} x {self.b_dtype} -> {self.out_dtype}"
+        return (f"<{type(self).__name__} {what} {types}: {self.algorithm}, {self.kernel}, "
                 f"MC {self.mc} NC {self.nc} KC {self.kc} NB {self.nb}, threads {self.num_threads}, "
                 f"workspace {self.workspace_bytes:,} bytes{owned}>")
 
 
 cdef cnp.ndarray contiguous_shape(tuple shape, object dtype):
-    """An array that has `shape` and the strides of a contiguous one, but no memory behind it: never to be read."""
+    """An array with `shape` and the strides of a contiguous one of `dtype`, but no memory behind it: never to be read."""
     steps, step = [], dtype.itemsize
     for s in reversed(shape):
         steps.append(step)
         step *= max(s, 1)
     if step > 2 ** 62:
         raise ValueError(f"an operand of shape {shape} is larger than memory can be")
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, tuple(reversed(steps)))
+    return np.lib.stride_tricks.as_strided(np.empty(1, f"u{dtype.itemsize}"), shape, tuple(reversed(steps)))
 
 
 cdef class GemmPlan(Plan):
@@ -293,7 +332,8 @@ cdef class GemmPlan(Plan):
     ----------
     m, n, k : int
         A is (m, k), B is (k, n).
-    dtype : float32 or float64
+    dtype : dtype
+        Of A, and of B and the result as `gemmkit.matmul` does it unless said otherwise; c may have any type.
     trans_a, trans_b : bool
         The plan is called with A as (k, m), B as (n, k).
     alpha, beta : float
@@ -301,6 +341,8 @@ cdef class GemmPlan(Plan):
         Packed now and owned by the plan, whatever happens to the array later.
     algorithm : str
         Force one of general, direct, small_k, skinny_m, skinny_n, split_k; "auto" chooses.
+    b_dtype, out_dtype : dtype, optional
+        Types of B and of the result, where they differ from the default.
 
     Raises
     ------
@@ -309,10 +351,10 @@ cdef class GemmPlan(Plan):
     """
 
     def __cinit__(self, m, n, k, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0, beta=1.0, b=None,
-                 str algorithm="auto"):
+                 str algorithm="auto", b_dtype=None, out_dtype=None):
         m, n, k = size(m, "m"), size(n, "n"), size(k, "k")
-        self.set_up((k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n), dtype, real(alpha, "alpha"),
-                    real(beta, "beta"), trans_a, trans_b, b, algorithm)
+        self.set_up((k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n), (dtype, b_dtype, out_dtype),
+                    real(alpha, "alpha"), real(beta, "beta"), trans_a, trans_b, b, algorithm)
 
     def __call__(self, a, b=None, c=None, out=None):
         """Return ``alpha * A @ B + beta * c``; arguments as for `gemmkit.gemm`, of the plan's own shapes and dtype."""
@@ -329,16 +371,19 @@ cdef class MatMulPlan(Plan):
     ----------
     a_shape, b_shape : tuple of int
         As for `gemmkit.matmul`, batch axes and rank 1 included.
-    dtype : float32 or float64
+    dtype : dtype
+        Of A, and of B and the result as `gemmkit.matmul` does it unless said otherwise.
     b : array_like, optional
         Packed now and owned by the plan, batch axes included.
     algorithm : str
         Force one of general, direct, small_k, skinny_m, skinny_n, split_k; "auto" chooses.
+    b_dtype, out_dtype : dtype, optional
+        Types of B and of the result, where they differ from the default.
     """
 
-    def __cinit__(self, a_shape, b_shape, dtype, *, b=None, str algorithm="auto"):
-        self.set_up(shape_of(a_shape, "a_shape"), shape_of(b_shape, "b_shape"), dtype, 1.0, 0.0, False, False, b,
-                    algorithm)
+    def __cinit__(self, a_shape, b_shape, dtype, *, b=None, str algorithm="auto", b_dtype=None, out_dtype=None):
+        self.set_up(shape_of(a_shape, "a_shape"), shape_of(b_shape, "b_shape"), (dtype, b_dtype, out_dtype), 1.0, 0.0, False,
+                    False, b, algorithm)
 
     def __call__(self, a, b=None, out=None):
         """Return ``a @ b``; arguments as for `gemmkit.matmul`, of the plan's own shapes and dtype."""
@@ -355,17 +400,17 @@ cdef class StridedBatchedGemm(Plan):
     ----------
     batch, m, n, k : int
         The plan is called with a (batch, m, k) and b (batch, k, n).
-    dtype, trans_a, trans_b, alpha, beta, algorithm
+    dtype, trans_a, trans_b, alpha, beta, algorithm, b_dtype, out_dtype
         As for `GemmPlan`; a transposed operand is (batch, k, m) or (batch, n, k).
     b : array_like, optional
         (batch, k, n), packed now and owned by the plan.
     """
 
     def __cinit__(self, batch, m, n, k, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0, beta=1.0, b=None,
-                 str algorithm="auto"):
+                 str algorithm="auto", b_dtype=None, out_dtype=None):
         batch, m, n, k = size(batch, "batch"), size(m, "m"), size(n, "n"), size(k, "k")
-        self.set_up((batch, k, m) if trans_a else (batch, m, k), (batch, n, k) if trans_b else (batch, k, n), dtype,
-                    real(alpha, "alpha"), real(beta, "beta"), trans_a, trans_b, b, algorithm)
+        self.set_up((batch, k, m) if trans_a else (batch, m, k), (batch, n, k) if trans_b else (batch, k, n),
+                    (dtype, b_dtype, out_dtype), real(alpha, "alpha"), real(beta, "beta"), trans_a, trans_b, b, algorithm)
 
     def __call__(self, a, b=None, c=None, out=None):
         """Return ``alpha * A @ B + beta * c`` of shape (batch, m, n); c broadcasts one way to it."""
@@ -381,22 +426,25 @@ cdef class GroupedGemm:
     Parameters
     ----------
     shapes : sequence of (m, n, k)
-    dtype : float32 or float64
+    dtype : dtype
+        Of all A, and of B and results as for `GemmPlan`.
     trans_a, trans_b : bool
         For all products.
     alpha : float
+    b_dtype, out_dtype : dtype, optional
     """
     cdef readonly tuple plans
     cdef tuple order
 
-    def __cinit__(self, shapes, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0):
+    def __cinit__(self, shapes, dtype, *, bint trans_a=False, bint trans_b=False, alpha=1.0, b_dtype=None, out_dtype=None):
         plans = []
-        type_of(dtype, "dtype")
+        types_of(dtype, b_dtype, out_dtype)
         for index, shape in enumerate(shapes):
             shape = shape_of(shape, f"shapes[{index}]")
             if len(shape) != 3:
                 raise ValueError(f"shapes[{index}]: expected (m, n, k), got {shape}")
-            plans.append(GemmPlan(*shape, dtype, trans_a=trans_a, trans_b=trans_b, alpha=alpha))
+            plans.append(GemmPlan(*shape, dtype, trans_a=trans_a, trans_b=trans_b, alpha=alpha, b_dtype=b_dtype,
+                                  out_dtype=out_dtype))
         self.plans = tuple(plans)
         self.order = tuple(sorted(range(len(plans)), key=lambda i: -plans[i].work))
 
@@ -432,18 +480,17 @@ cdef class GroupedGemm:
         try:
             if jobs == NULL or places == NULL or order == NULL:
                 raise MemoryError("no memory for a group of products")
-            checked = [((<Plan>p).checked(a[i], f"a[{i}]", (<Plan>p).a_shape), (<Plan>p).checked(b[i], f"b[{i}]", (<Plan>p).b_shape))
-                       for i, p in enumerate(self.plans)]
-            inputs = tuple([z for pair in checked for z in pair])
+            pairs = [(checked(a[i], f"a[{i}]", (<Plan>p).a_shape, (<Plan>p).a_given, (<Plan>p).types.a),
+                      checked(b[i], f"b[{i}]", (<Plan>p).b_shape, (<Plan>p).b_given, (<Plan>p).types.b)) for i, p in enumerate(self.plans)]
+            inputs = tuple([z for pair in pairs for z in pair])
             for i in range(count):
                 plan = self.plans[i]
-                x, y = checked[i]
+                x, y = pairs[i]
                 order[i] = self.order[i]
-                bind(&call, x, plan.trans_a, y, NULL, plan.trans_b)
-                call.job.type = plan.type
-                result = result_for(&call, plan.type, outs[i], inputs if outs[i] is not None else ())
+                bind(&call, &plan.types, x, plan.trans_a, y, NULL, plan.trans_b)
+                result = result_for(&call, outs[i], inputs if outs[i] is not None else ())
                 if bind_result(&call, result, None, plan.alpha, 0.0, &plan.job, plan.forced):
-                    result = np.empty(plan.out_shape, plan.dtype)
+                    result = np.empty(plan.out_shape, plan.out_dtype)
                     bind_result(&call, result, None, plan.alpha, 0.0, &plan.job, plan.forced)
                 jobs[i], places[i] = call.job, call.at
                 results.append(result)

@@ -3,8 +3,12 @@ from libc.stdint cimport uint32_t, uint64_t
 
 
 cdef extern from "ukr.h" nogil:
-    enum: GK_F32, GK_F64, GK_NUM_TYPES
+    enum: GK_F32, GK_F64, GK_F16, GK_BF16, GK_E4M3FN, GK_E4M3FNUZ, GK_E5M2, GK_E5M2FNUZ, GK_NUM_TYPES
     enum: GK_GEMM, GK_DOT, GK_STREAM, GK_NUM_ROLES
+    enum: GK_FLUSHES_DENORMALS
+    enum: GK_MOST_R
+
+    const signed char gk_item[]
 
     ctypedef struct gk_ukr_args:
         const char *a
@@ -21,20 +25,7 @@ cdef extern from "ukr.h" nogil:
         ptrdiff_t n
         ptrdiff_t k
 
-    ctypedef struct gk_epi_args:
-        char *c
-        ptrdiff_t rs_c
-        const char *bias
-        ptrdiff_t rs_bias
-        ptrdiff_t cs_bias
-        double alpha
-        double beta
-        ptrdiff_t m
-        ptrdiff_t n
-
     ctypedef void (*gk_ukr_fn)(const gk_ukr_args *) noexcept nogil
-    ctypedef void (*gk_pack_fn)(const char *, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, char *) noexcept nogil
-    ctypedef void (*gk_epi_fn)(const gk_epi_args *) noexcept nogil
 
     ctypedef struct gk_ukr:
         const char *name
@@ -48,18 +39,51 @@ cdef extern from "ukr.h" nogil:
         int kr
         int vl
         uint32_t flags
-        gk_pack_fn pack_a
-        gk_pack_fn pack_b
         gk_ukr_fn fn
+
+    ctypedef void (*gk_pack_fn)(const char *, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, char *) noexcept nogil
+
+    ctypedef struct gk_pack:
+        const char *name
+        uint32_t isa
+        int source "from"
+        int to
+        gk_pack_fn panels
+        gk_pack_fn lines
+
+    ptrdiff_t gk_panel_bytes(int type, ptrdiff_t R, ptrdiff_t k)
+    int gk_least_of(const char *panel, ptrdiff_t R, ptrdiff_t k)
+    bint gk_flush_free(int least_a, int least_b)
+
+    ctypedef struct gk_epi_args:
+        const char *acc
+        ptrdiff_t rs_acc
+        char *c
+        ptrdiff_t rs_c
+        const char *bias
+        ptrdiff_t rs_bias
+        ptrdiff_t cs_bias
+        double alpha
+        double beta
+        ptrdiff_t m
+        ptrdiff_t n
+
+    ctypedef void (*gk_epi_fn)(const gk_epi_args *) noexcept nogil
+
+    ctypedef struct gk_epi:
+        const char *name
+        uint32_t isa
+        int acc
+        int out
+        gk_epi_fn fn
 
     ctypedef double (*gk_peak_fn)(long) noexcept nogil
 
-    ctypedef struct gk_vec:
+    ctypedef struct gk_peak:
         const char *name
         uint32_t isa
         int type
-        gk_epi_fn epilogue
-        gk_peak_fn peak
+        gk_peak_fn fn
 
 
 cdef extern from "cpu_features.h" nogil:
@@ -71,6 +95,7 @@ cdef extern from "cpu_features.h" nogil:
 
     ctypedef struct gk_cpu:
         uint32_t isa_mask
+        uint32_t slow_mask
         char *vendor
         char *brand
         int family
@@ -81,7 +106,13 @@ cdef extern from "cpu_features.h" nogil:
         int caches_known
 
 
-# The row for a role and type; of GEMM rows the narrowest that holds n columns, so that a small tile is just a row.
-cdef const gk_ukr *select_row(int role, int type, ptrdiff_t n) noexcept nogil
-cdef gk_epi_fn select_epilogue(int type) noexcept nogil
+# The row for a role and the types that it reads; of GEMM rows the narrowest that holds n columns, so that a small tile is
+# just a row.  NULL if there is none, which can't be for plain types (a == b == accumulator) and for those of `widens_in`.
+cdef const gk_ukr *select_row(int role, int a_type, int b_type, ptrdiff_t n) noexcept nogil
+# The row that reads the same panels and does not flush.
+cdef const gk_ukr *select_exact(const gk_ukr *row) noexcept nogil
+cdef const gk_pack *select_pack(int source, int to) noexcept nogil
+cdef gk_epi_fn select_epilogue(int acc, int out) noexcept nogil
+# The type of the panels that the best GEMM row for these operands reads.
+cdef int panel_type(int a_type, int b_type) noexcept nogil
 cdef const gk_cpu *current_cpu() noexcept nogil

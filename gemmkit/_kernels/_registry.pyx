@@ -9,14 +9,20 @@ from libc.string cimport memset
 import os
 import time
 
+import numpy as np
+
 cnp.import_array()
 
 cdef extern from "ukr.h" nogil:
     const gk_ukr gk_rows[]
     const int gk_num_rows
-    const gk_vec gk_vecs[]
-    const int gk_num_vecs
-    enum: GK_ISA_SCALAR, GK_ISA_SSE2, GK_ISA_AVX, GK_ISA_AVX2, GK_ISA_AVX512
+    const gk_pack gk_packs[]
+    const int gk_num_packs
+    const gk_epi gk_epis[]
+    const int gk_num_epis
+    const gk_peak gk_peaks[]
+    const int gk_num_peaks
+    enum: GK_ISA_SCALAR, GK_ISA_SSE2, GK_ISA_AVX, GK_ISA_AVX2, GK_ISA_AVX512, GK_ISA_AVX512VBMI, GK_ISA_AVX512BF16, GK_ISA_AVX512FP16
 
 cdef extern from *:
     """
@@ -37,34 +43,73 @@ cdef extern from "cpu_features.h":
 
 # Ordered from the weakest to the strongest; forcing one leaves it and those below it.
 ISA_BITS = {"scalar": GK_ISA_SCALAR, "sse2": GK_ISA_SSE2, "avx": GK_ISA_AVX, "avx2": GK_ISA_AVX2,
-            "avx512": GK_ISA_AVX512}
+            "avx512": GK_ISA_AVX512, "avx512vbmi": GK_ISA_AVX512VBMI, "avx512bf16": GK_ISA_AVX512BF16,
+            "avx512fp16": GK_ISA_AVX512FP16}
 ROLE_NAMES = {GK_GEMM: "gemm", GK_DOT: "dot", GK_STREAM: "stream"}
-TYPE_NAMES = {GK_F32: "float32", GK_F64: "float64"}
+TYPE_NAMES = {GK_F32: "float32", GK_F64: "float64", GK_F16: "float16", GK_BF16: "bfloat16",
+              GK_E4M3FN: "float8_e4m3fn", GK_E4M3FNUZ: "float8_e4m3fnuz", GK_E5M2: "float8_e5m2",
+              GK_E5M2FNUZ: "float8_e5m2fnuz"}
+TYPE_CODES = {name: code for code, name in TYPE_NAMES.items()}
+ROLE_CODES = {name: code for code, name in ROLE_NAMES.items()}
 
-cdef enum: MOST_WIDTHS = 4
+cdef enum:
+    ROLES = 3
+    TYPES = 8
+    MOST_WIDTHS = 4
 
-# What selection has settled for the mask in use: for each role and type the rows of the best instruction set,
-# in the order of the table.  Replaced as a whole while the GIL is held; a running call has read its rows already.
-cdef const gk_ukr *chosen[3][2][4]
-cdef gk_epi_fn chosen_epilogue[2]
+# What selection has settled for the mask in use: for each role and types the rows of the best instruction set, in the
+# order of the table; packers and epilogues likewise.  A running call has read its rows already when they change.
+cdef struct Chosen:
+    const gk_ukr *rows[ROLES][TYPES][TYPES][MOST_WIDTHS]
+    const gk_pack *packs[TYPES][TYPES]
+    const gk_epi *epilogues[TYPES][TYPES]
+
+cdef Chosen chosen
 cdef gk_cpu machine
 cdef uint32_t active_mask
 
 
-cdef const gk_ukr *select_row(int role, int type, ptrdiff_t n) noexcept nogil:
-    cdef const gk_ukr *best = chosen[role][type][0]
+cdef const gk_ukr *select_row(int role, int a_type, int b_type, ptrdiff_t n) noexcept nogil:
+    cdef const gk_ukr *best = chosen.rows[role][a_type][b_type][0]
+    cdef const gk_ukr *row
     cdef int i
     if role == GK_GEMM:
         for i in range(1, MOST_WIDTHS):
-            if chosen[role][type][i] == NULL:
+            row = chosen.rows[role][a_type][b_type][i]
+            if row == NULL:
                 break
-            if n <= chosen[role][type][i].nr < best.nr:
-                best = chosen[role][type][i]
+            if n <= row.nr < best.nr:
+                best = row
     return best
 
 
-cdef gk_epi_fn select_epilogue(int type) noexcept nogil:
-    return chosen_epilogue[type]
+cdef const gk_ukr *select_exact(const gk_ukr *row) noexcept nogil:
+    cdef int i
+    for i in range(gk_num_rows):
+        if (gk_rows[i].role == row.role and gk_rows[i].a_type == row.a_type and gk_rows[i].b_type == row.b_type
+                and gk_rows[i].mr == row.mr and gk_rows[i].nr == row.nr and gk_rows[i].kr == row.kr
+                and not gk_rows[i].isa & ~active_mask and not gk_rows[i].flags & GK_FLUSHES_DENORMALS):
+            return &gk_rows[i]
+    return NULL
+
+
+cdef const gk_pack *select_pack(int source, int to) noexcept nogil:
+    return chosen.packs[source][to]
+
+
+cdef gk_epi_fn select_epilogue(int acc, int out) noexcept nogil:
+    return chosen.epilogues[acc][out].fn
+
+
+cdef int panel_type(int a_type, int b_type) noexcept nogil:
+    if a_type == GK_F64:
+        return GK_F64
+    # BF16 panels pay only where an instruction multiplies their pairs: the row that flushes.
+    cdef const gk_ukr *row = chosen.rows[GK_GEMM][GK_BF16][GK_BF16][0]
+    if (row != NULL and row.flags & GK_FLUSHES_DENORMALS and chosen.packs[a_type][GK_BF16] != NULL
+            and chosen.packs[b_type][GK_BF16] != NULL):
+        return GK_BF16
+    return GK_F32
 
 
 cdef const gk_cpu *current_cpu() noexcept nogil:
@@ -72,37 +117,37 @@ cdef const gk_cpu *current_cpu() noexcept nogil:
 
 
 cdef int activate(uint32_t mask) except -1:
-    """Settle every choice for `mask`.  Fails, and changes nothing, when a role or type would have no row."""
-    global active_mask
-    cdef const gk_ukr *rows[3][2][4]
-    cdef gk_epi_fn epilogues[2]
+    """Settle every choice for `mask`.  Fails, and changes nothing, when something that must exist would be missing."""
+    global active_mask, chosen
+    cdef Chosen new
     cdef const gk_ukr *row
+    cdef const gk_ukr **widths
     cdef int i, role, type, at
-    memset(rows, 0, sizeof(rows))
-    memset(epilogues, 0, sizeof(epilogues))
+    memset(&new, 0, sizeof(new))
     for i in range(gk_num_rows):
         row = &gk_rows[i]
         if row.isa & ~mask:
             continue
+        widths = new.rows[row.role][row.a_type][row.b_type]
         for at in range(MOST_WIDTHS):
-            if rows[row.role][row.acc_type][at] == NULL:
-                if at == 0 or rows[row.role][row.acc_type][0].isa == row.isa:
-                    rows[row.role][row.acc_type][at] = row
+            if widths[at] == NULL:
+                if at == 0 or widths[0].isa == row.isa:
+                    widths[at] = row
                 break
-    for i in range(gk_num_vecs):
-        if not gk_vecs[i].isa & ~mask and epilogues[gk_vecs[i].type] == NULL:
-            epilogues[gk_vecs[i].type] = gk_vecs[i].epilogue
+    for i in range(gk_num_packs):
+        if not gk_packs[i].isa & ~mask and new.packs[gk_packs[i].source][gk_packs[i].to] == NULL:
+            new.packs[gk_packs[i].source][gk_packs[i].to] = &gk_packs[i]
+    for i in range(gk_num_epis):
+        if not gk_epis[i].isa & ~mask and new.epilogues[gk_epis[i].acc][gk_epis[i].out] == NULL:
+            new.epilogues[gk_epis[i].acc][gk_epis[i].out] = &gk_epis[i]
     for type in range(GK_NUM_TYPES):
+        acc = GK_F64 if type == GK_F64 else GK_F32
+        complete = new.packs[type][acc] != NULL and new.epilogues[acc][type] != NULL
         for role in range(GK_NUM_ROLES):
-            if rows[role][type][0] == NULL:
-                raise RuntimeError(f"the kernel table has no {ROLE_NAMES[role]} row for {TYPE_NAMES[type]}")
-        if epilogues[type] == NULL:
-            raise RuntimeError(f"the kernel table has no epilogue for {TYPE_NAMES[type]}")
-    for type in range(GK_NUM_TYPES):
-        for role in range(GK_NUM_ROLES):
-            for at in range(MOST_WIDTHS):
-                chosen[role][type][at] = rows[role][type][at]
-        chosen_epilogue[type] = epilogues[type]
+            complete = complete and new.rows[role][acc][type][0] != NULL
+        if not complete or new.rows[GK_DOT][type][acc][0] == NULL:
+            raise RuntimeError(f"the kernel table is incomplete for {TYPE_NAMES[type]}")
+    chosen = new
     active_mask = mask
     return 0
 
@@ -134,12 +179,23 @@ def usable_isas():
 
 def active_isa():
     """The strongest instruction set in use."""
-    names = isa_names(active_mask)
-    return names[-1]
+    return isa_names(active_mask)[-1]
+
+
+cdef uint32_t mask_of(names) except 0:
+    cdef uint32_t mask = 0
+    for name in names:
+        mask |= <uint32_t>ISA_BITS[name]
+    return mask
+
+
+def default_isas():
+    """What is used when nothing is forced: the usable sets without those that are slow on this processor."""
+    return tuple(name for name in usable_isas() if not ISA_BITS[name] & machine.slow_mask)
 
 
 def set_isa(name):
-    """Use instruction set `name` and weaker ones from now on; None: the strongest there is.
+    """Use instruction set `name` and weaker ones from now on; None: all that are worth it on this processor.
 
     Raises
     ------
@@ -147,14 +203,16 @@ def set_isa(name):
         The name is unknown, this build has no kernels for it, or the processor lacks it.
     """
     if name is None:
-        name = usable_isas()[-1]
+        activate(mask_of(default_isas()))
+        return
     if name not in ISA_BITS:
         raise ValueError(f"isa: unknown instruction set {name!r}; known are {', '.join(ISA_BITS)}")
     if name not in compiled_isas():
         raise ValueError(f"isa: this build has no {name} kernels, only {', '.join(compiled_isas())}")
     if name not in detected_isas():
         raise ValueError(f"isa: this processor or its operating system lacks {name}; it has {', '.join(detected_isas())}")
-    activate((ISA_BITS[name] << 1) - 1)
+    # Sets below it as far as the processor has them, a slow one only if it is the one asked for.
+    activate(((ISA_BITS[name] << 1) - 1) & machine.isa_mask & (~machine.slow_mask | <uint32_t>ISA_BITS[name]))
 
 
 def rows():
@@ -170,29 +228,35 @@ def rows():
     return out
 
 
+def packers():
+    """The packers of the table as a list of dicts, in its order."""
+    return [{"index": i, "name": gk_packs[i].name.decode(), "isa": isa_names(gk_packs[i].isa)[-1],
+             "from": TYPE_NAMES[gk_packs[i].source], "to": TYPE_NAMES[gk_packs[i].to]} for i in range(gk_num_packs)]
+
+
 def epilogues():
-    """The epilogue rows of the table as a list of dicts."""
-    return [{"index": i, "name": gk_vecs[i].name.decode(), "isa": isa_names(gk_vecs[i].isa)[-1],
-             "type": TYPE_NAMES[gk_vecs[i].type]} for i in range(gk_num_vecs)]
+    """The epilogue rows of the table as a list of dicts, in its order."""
+    return [{"index": i, "name": gk_epis[i].name.decode(), "isa": isa_names(gk_epis[i].isa)[-1],
+             "acc": TYPE_NAMES[gk_epis[i].acc], "out": TYPE_NAMES[gk_epis[i].out]} for i in range(gk_num_epis)]
 
 
-def why_refused(str role, str type, ptrdiff_t n=1 << 30):
-    """For each row of a role and type, best first: (name, None if it is the one chosen, else the reason)."""
-    cdef int i, r, t
-    r = {v: k for k, v in ROLE_NAMES.items()}[role]
-    t = {v: k for k, v in TYPE_NAMES.items()}[type]
-    cdef const gk_ukr *best = select_row(r, t, n)
+def why_refused(str role, str a_type, str b_type, ptrdiff_t n=1 << 30):
+    """For each row of a role and types, best first: (name, None if it is the one chosen, else the reason)."""
+    cdef int i, r = ROLE_CODES[role], a = TYPE_CODES[a_type], b = TYPE_CODES[b_type]
+    cdef const gk_ukr *best = select_row(r, a, b, n)
     cdef const gk_ukr *row
     out = []
     for i in range(gk_num_rows):
         row = &gk_rows[i]
-        if row.role != r or row.acc_type != t:
+        if row.role != r or row.a_type != a or row.b_type != b:
             continue
         isa = isa_names(row.isa)[-1]
         if row == best:
             reason = None
         elif row.isa & ~machine.isa_mask:
             reason = f"the processor lacks {isa}"
+        elif row.isa & machine.slow_mask & ~active_mask:
+            reason = f"{isa} is slower than others on this processor, and not forced"
         elif row.isa & ~active_mask:
             reason = f"{isa} is switched off: {active_isa()} is forced"
         elif row.isa == best.isa:
@@ -203,9 +267,25 @@ def why_refused(str role, str type, ptrdiff_t n=1 << 30):
     return out
 
 
+def settings():
+    """(active mask,) to restore with `restore`: which sets are in use, also ones that no name stands for."""
+    return active_mask
+
+
+def restore(uint32_t mask):
+    """Use exactly the sets that `settings` told."""
+    activate(mask)
+
+
 cdef int check_runnable(uint32_t isa) except -1:
     if isa & ~machine.isa_mask:
         raise ValueError(f"row: this processor lacks {isa_names(isa)[-1]}")
+    return 0
+
+
+cdef int check_matrix(cnp.ndarray x, int type, str what) except -1:
+    if cnp.PyArray_NDIM(x) != 2 or x.dtype.name != TYPE_NAMES[type] or not cnp.PyArray_ISALIGNED(x):
+        raise ValueError(f"{what}: expected an aligned {TYPE_NAMES[type]} matrix, got {x.dtype} {(<object>x).shape}")
     return 0
 
 
@@ -214,6 +294,7 @@ def run_row(int index, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, cnp.ndarray 
 
     For tests and benchmarks of single kernels: a (m, k), b (k, n), c and add (m, n) hold the row's types; m <= MR, and
     n <= NR unless it is a stream row; c's and add's columns are adjacent, and the operands as the row's role needs.
+    For a row of KR > 1 the caller passes panels: a (m, k / KR, KR), b (k / KR, n, KR), the last axis adjacent.
     """
     cdef gk_ukr_args g
     cdef const gk_ukr *r
@@ -221,11 +302,16 @@ def run_row(int index, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, cnp.ndarray 
         raise ValueError(f"index: {index} is no row of the table")
     r = &gk_rows[index]
     check_runnable(r.isa)
-    code = cnp.NPY_FLOAT32 if r.acc_type == GK_F32 else cnp.NPY_FLOAT64
-    for x in (a, b, c) if add is None else (a, b, c, add):
-        if cnp.PyArray_NDIM(x) != 2 or cnp.PyArray_TYPE(x) != code or not cnp.PyArray_ISALIGNED(x):
-            raise ValueError(f"run_row: expected aligned {TYPE_NAMES[r.acc_type]} matrices")
-    item = c.itemsize
+    pairs = r.kr > 1
+    for x, type in ((a, r.a_type), (b, r.b_type)):
+        if pairs:
+            if x.ndim != 3 or x.shape[2] != r.kr or x.strides[2] != x.itemsize or x.dtype.name != TYPE_NAMES[type]:
+                raise ValueError("run_row: expected interleaved panels")
+        else:
+            check_matrix(x, type, "run_row")
+    for x in (c,) if add is None else (c, add):
+        check_matrix(x, r.acc_type, "run_row")
+    cdef ptrdiff_t item = cnp.PyArray_ITEMSIZE(c), a_item = cnp.PyArray_ITEMSIZE(a), b_item = cnp.PyArray_ITEMSIZE(b)
     g.m, g.n, g.k = c.shape[0], c.shape[1], a.shape[1]
     if a.shape[0] != g.m or b.shape[0] != g.k or b.shape[1] != g.n:
         raise ValueError("run_row: shapes disagree")
@@ -242,49 +328,70 @@ def run_row(int index, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, cnp.ndarray 
     if (g.n > 1 and c.strides[1] != item) or (add is not None and g.n > 1 and add.strides[1] != item):
         raise ValueError("run_row: the columns of c and add must be adjacent")
     if r.role == GK_DOT:
-        if g.k > 1 and (g.cs_a != item or g.rs_b != item):
+        if g.k > 1 and (g.cs_a != a_item or g.rs_b != b_item):
             raise ValueError("run_row: a dot row needs a's rows and b's columns contiguous")
-    elif g.n > 1 and g.cs_b != item:
+    elif g.n > 1 and g.cs_b != b_item * r.kr:
         raise ValueError("run_row: this row needs b's rows contiguous")
     with nogil:
         r.fn(&g)
 
 
-def run_pack(int index, cnp.ndarray src, ptrdiff_t R, cnp.ndarray dst, str operand="b"):
-    """Call a row's packer of operand "a" or "b": src (w, k) into dst (ceil(w / R), k, R), for tests."""
-    cdef const gk_ukr *r = &gk_rows[index]
-    check_runnable(r.isa)
+def run_pack(int index, cnp.ndarray src, ptrdiff_t R, cnp.ndarray dst, bint lines=False):
+    """Call a packer on src (w, k), in either form, into dst, a contiguous array of the bytes that the panels take."""
+    cdef const gk_pack *p = &gk_packs[index]
+    check_runnable(p.isa)
     cdef ptrdiff_t w = src.shape[0], k = src.shape[1]
-    if (<object>dst).shape != ((w + R - 1) // R, k, R) or not dst.flags.c_contiguous or dst.dtype != src.dtype \
-            or src.dtype.name != TYPE_NAMES[r.b_type]:
-        raise ValueError("run_pack: dst must be a contiguous (ceil(w / R), k, R) array of the row's type")
-    (r.pack_a if operand == "a" else r.pack_b)(
-        cnp.PyArray_BYTES(src), src.strides[0], src.strides[1], w, k, R, cnp.PyArray_BYTES(dst))
+    if src.dtype.name != TYPE_NAMES[p.source] or not 1 <= R <= GK_MOST_R:
+        raise ValueError(f"run_pack: expected {TYPE_NAMES[p.source]} and R up to {GK_MOST_R}")
+    if dst.dtype != np.uint8 or not dst.flags.c_contiguous or dst.size != (w + R - 1) // R * gk_panel_bytes(p.to, R, k):
+        raise ValueError("run_pack: dst must be the bytes of the panels")
+    (p.lines if lines else p.panels)(cnp.PyArray_BYTES(src), src.strides[0], src.strides[1], w, k, R,
+                                     cnp.PyArray_BYTES(dst))
 
 
-def run_epilogue(int index, cnp.ndarray c, double alpha, double beta, cnp.ndarray bias=None):
-    """Call one epilogue row: c = alpha * c + beta * bias in place; bias has c's shape (zero strides repeat)."""
+def panel_bytes(str type, ptrdiff_t R, ptrdiff_t k):
+    """Bytes of one micro-panel, trailer included."""
+    return gk_panel_bytes(TYPE_CODES[type], R, k)
+
+
+def flush_free(int least_a, int least_b):
+    """Whether a row that flushes may multiply micro-panels of these least magnitudes."""
+    return bool(gk_flush_free(least_a, least_b))
+
+
+def run_epilogue(int index, cnp.ndarray acc, cnp.ndarray c, double alpha, double beta, cnp.ndarray bias=None):
+    """Call one epilogue row: c = alpha * acc + beta * bias; bias has c's shape (zero strides repeat)."""
     cdef gk_epi_args e
-    check_runnable(gk_vecs[index].isa)
-    if c.dtype.name != TYPE_NAMES[gk_vecs[index].type] or (c.shape[1] > 1 and c.strides[1] != c.itemsize):
-        raise ValueError("run_epilogue: c must have the row's type and adjacent columns")
+    cdef const gk_epi *row = &gk_epis[index]
+    check_runnable(row.isa)
+    check_matrix(acc, row.acc, "acc")
+    check_matrix(c, row.out, "c")
+    e.acc, e.rs_acc = cnp.PyArray_BYTES(acc), acc.strides[0]
     e.c, e.rs_c, e.m, e.n = cnp.PyArray_BYTES(c), c.strides[0], c.shape[0], c.shape[1]
-    e.alpha, e.beta, e.bias = alpha, beta, NULL
+    if (<object>acc).shape != (<object>c).shape or (e.n > 1 and (c.strides[1] != c.itemsize or acc.strides[1] != acc.itemsize)):
+        raise ValueError("run_epilogue: acc and c must have one shape and adjacent columns")
+    e.alpha, e.beta, e.bias, e.rs_bias, e.cs_bias = alpha, beta, NULL, 0, 0
     if bias is not None:
-        if not ((<object>bias).shape == (<object>c).shape and bias.dtype == c.dtype):
-            raise ValueError("run_epilogue: bias must have c's shape and type")
+        check_matrix(bias, row.acc, "bias")
+        if (<object>bias).shape != (<object>c).shape or (e.n > 1 and bias.strides[1] not in (0, bias.itemsize)):
+            raise ValueError("run_epilogue: bias must have c's shape and adjacent or repeated columns")
         e.bias, e.rs_bias, e.cs_bias = cnp.PyArray_BYTES(bias), bias.strides[0], bias.strides[1]
-    gk_vecs[index].epilogue(&e)
+    with nogil:
+        row.fn(&e)
 
 
 def measure_peak(str type):
-    """The highest rate of multiply-adds of one core with the set in use, in GFLOP/s: best of ten short runs."""
-    cdef int i, t = {v: k for k, v in TYPE_NAMES.items()}[type]
+    """The highest rate of multiply-adds of one core with the sets in use, in GFLOP/s: best of ten short runs.
+
+    For a type without an instruction of its own in use, that of the type it is widened to.
+    """
+    cdef int i, t = TYPE_CODES[type]
     cdef gk_peak_fn peak = NULL
-    cdef double start, seconds, rate, best = 0, flops
-    for i in range(gk_num_vecs):
-        if gk_vecs[i].type == t and not gk_vecs[i].isa & ~active_mask:
-            peak = gk_vecs[i].peak
+    cdef double start, seconds, flops, best = 0
+    t = panel_type(t, t)
+    for i in range(gk_num_peaks):
+        if gk_peaks[i].type == t and not gk_peaks[i].isa & ~active_mask:
+            peak = gk_peaks[i].fn
             break
     for i in range(10):
         start = time.perf_counter()
@@ -308,6 +415,7 @@ cdef dict cpu_of(gk_cpu *cpu):
     return {"vendor": (<bytes>cpu.vendor).decode("ascii", "replace"),
             "brand": (<bytes>cpu.brand).decode("ascii", "replace").strip(),
             "family": cpu.family, "model": cpu.model, "isas": isa_names(cpu.isa_mask),
+            "slow": isa_names(cpu.isa_mask & cpu.slow_mask),
             "caches_known": bool(cpu.caches_known),
             "l1d": cache_of(cpu.l1d), "l2": cache_of(cpu.l2), "l3": cache_of(cpu.l3)}
 

@@ -18,21 +18,31 @@ cdef enum Inner:
     INNER_DOT = 1
     INNER_STREAM = 2
 
+cdef enum: STREAM_STEP = 4  # MR of every stream row
+
 cdef struct Problem:
     ptrdiff_t m, n, k
-    ptrdiff_t item
+    ptrdiff_t item  # bytes of a sum, and of a narrow operand's element once it is widened
+    ptrdiff_t a_item, b_item  # as the operands lie
+    ptrdiff_t panel_item  # as the general algorithm packs them
+    bint widen_a, widen_b  # narrower than the sums
+    bint place_a  # but the row that reads B in place reads such an A so too
+    bint narrow_c  # so is C: partial sums can't wait in it
     ptrdiff_t rs_a, cs_a, rs_b, cs_b  # bytes
     bint b_prepacked  # B is in micro-panels of NR columns already
-    int mr, nr, vl  # the GEMM row's register block and vector length
-    int dot_mr, dot_nr
+    int mr, nr, vl  # the register block and vector length of the GEMM row that reads panels
+    int place_mr, place_nr, place_vl  # of the one that reads B in place
     gk_cache l1d, l2, l3
 
 cdef struct Choice:
     int algorithm
     int inner  # of a split-K product: that of one chunk
     bint pack_a, pack_b
+    bint panels  # packed operands are of the panel type; otherwise of the sums' type
+    bint a_lines  # A is packed row by row, not interleaved
     ptrdiff_t mc, nc, kc
     ptrdiff_t nb  # columns of B that stay in L2 while rows of A pass
+    ptrdiff_t mb  # rows of C whose partial sums are held at once; M unless C is narrow and K is cut
     ptrdiff_t ms, ns  # step of the tile loops: MR and NR, or less so that tiles come out even
     ptrdiff_t splits, chunk  # of K; 1 and K when it is not split
 

@@ -19,10 +19,13 @@ cdef enum:
     SHORT_ROW = 2048  # columns of B up to which a piece of its rows is too short for each thread to have one
     IN_PLACE_TILES = 4  # tiles of rows for which packing B would never pay
     PACKING_ROWS = 384  # rows of A from which packing B pays even where a strip of it would stay in L2
+    WIDENING_TILES = 2  # the same where B is float8, which takes longer to widen each time
+    NARROW_COLUMNS = 1024  # columns of B at once where rows of A are only widened, or partial sums wait beside C
 
 cdef double SPLIT_WORK = 2.0 * 1024 * 1024  # multiply-adds; below this one thread is as good
 cdef ptrdiff_t L3_MOST = 8 << 20  # more of B than this gains nothing once it outgrows L2, and costs workspace
 cdef ptrdiff_t A_MOST = 4 << 20  # the same of A
+cdef ptrdiff_t SUMS_MOST = 4 << 20  # bytes of partial sums beside a narrow C
 
 NAMES = {AUTO: "auto", DIRECT: "direct", GENERAL: "general", SMALL_K: "small_k", SKINNY_M: "skinny_m",
          SKINNY_N: "skinny_n", SPLIT_K: "split_k"}
@@ -69,30 +72,41 @@ cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
     NC: a KC x NC panel of B is packed at once: NB columns, so that it is used in L2, where it was packed; with a packed A,
         which each panel of B packs again, half of the last level, L3_MOST bytes at most.
     MC: an MC x KC panel of A is packed at once, if at all, into A_MOST bytes.
+    MB: MB x NC partial sums wait beside a narrow C, if K is cut, in SUMS_MOST bytes.
     """
-    cdef ptrdiff_t last = p.l3.size if p.l3.size > p.l2.size else p.l2.size, line
+    cdef ptrdiff_t last = p.l3.size if p.l3.size > p.l2.size else p.l2.size, line, b_line
+    cdef ptrdiff_t item = p.panel_item if c.panels else p.item
     last = last // 2 if last // 2 < L3_MOST else L3_MOST
     # A division is worth a small product's time, so each is taken only by operands that outgrow the block.
     c.kc = p.k
     if p.k > 128:
-        c.kc = clamp(p.l1d.size // 2 // (p.mr * p.item), 128, 1024)
+        c.kc = clamp(p.l1d.size // 2 // (p.mr * item), 128, 1024)
         c.kc = p.k if p.k <= c.kc else round_up(ceil_div(p.k, ceil_div(p.k, c.kc)), 8)
     if c.algorithm == DIRECT and p.k <= 2 * c.kc:
         c.kc = p.k
     if c.algorithm == DIRECT and p.m > p.mr:
         # Rows of A after the first MR find the strip of B in L2 only if it is short enough for the sets it maps to.
-        while c.kc > 128 and not strip_fits(c.kc, least(p.n, p.nr) * p.item, p.rs_b, &p.l2):
+        while c.kc > 128 and not strip_fits(c.kc, least(p.n, p.nr) * p.b_item, p.rs_b, &p.l2):
             c.kc = round_up(c.kc // 2, 8)
-    line = (c.kc if c.kc > 0 else 1) * p.item
+    line = (c.kc if c.kc > 0 else 1) * item
+    b_line = line if c.pack_b or p.b_prepacked else (c.kc if c.kc > 0 else 1) * p.b_item
     # Equal blocks: a short last one would cost a pass over A or C for little work.
     c.mc = rows_at_once(p.m, line, p.mr, c.pack_a)
     c.nc = p.n if p.n > 0 else 1
     if (c.pack_b or p.b_prepacked) and p.n * line > last:
         c.nc = ceil_div(p.n, ceil_div(p.n, clamp(last // line, p.nr, 1 << 30)))
+    c.mb = p.m
+    if c.nc > NARROW_COLUMNS and (c.a_lines or (p.narrow_c and c.kc < p.k)):
+        c.nc = ceil_div(p.n, ceil_div(p.n, NARROW_COLUMNS))
+    if p.narrow_c and c.kc < p.k:
+        if p.m * round_up(c.nc, p.nr) * p.item > SUMS_MOST:
+            c.mb = ceil_div(p.m, ceil_div(p.m * round_up(c.nc, p.nr) * p.item, SUMS_MOST))
+            c.mb = round_up(c.mb, p.mr)
+            c.mc = rows_at_once(c.mb, line, p.mr, c.pack_a)
     c.nc = round_up(c.nc, p.nr)
     c.nb = c.nc
-    if c.nb * line > p.l2.size // 2:
-        c.nb = clamp(p.l2.size // 2 // line, p.nr, 1 << 30)
+    if c.nb * b_line > p.l2.size // 2:
+        c.nb = clamp(p.l2.size // 2 // b_line, p.nr, 1 << 30)
         c.nb = ceil_div(c.nc, ceil_div(c.nc, c.nb))
     if c.pack_b and not c.pack_a:
         # Nothing but a packed A gains from more columns at once, and a block that is used at once is packed into L2.
@@ -110,14 +124,30 @@ cdef void even_steps(const Problem *p, Choice *c) noexcept nogil:
         c.ms = ceil_div(p.m, ceil_div(p.m, p.mr))
     if not c.pack_b and not p.b_prepacked and c.nb > c.ns:
         # In place, a block whose rows share a few sets of L2 does not stay there: a single strip has to do.
-        if p.m > p.mr and not strip_fits(c.kc, c.nb * p.item, p.rs_b, &p.l2):
+        if p.m > p.mr and not strip_fits(c.kc, c.nb * p.b_item, p.rs_b, &p.l2):
             c.nb = c.ns
     c.nb = round_up(c.nb, c.ns)
 
 
+cdef inline bint k_adjacent_in_a(const Problem *p) noexcept nogil:
+    return p.cs_a == p.a_item or p.k <= 1
+
+
+cdef inline bint k_adjacent_in_b(const Problem *p) noexcept nogil:
+    return p.rs_b == p.b_item or p.k <= 1
+
+
+cdef inline bint n_adjacent_in_b(const Problem *p) noexcept nogil:
+    return p.cs_b == p.b_item or p.n <= 1
+
+
 cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
-    """Direct, small-K or general: whether operands are read in place or packed."""
-    cdef bint a_k_unit = p.cs_a == p.item or p.k <= 1, b_n_unit = p.cs_b == p.item or p.n <= 1
+    """Direct, small-K or general: whether operands are read in place or packed.
+
+    A narrow A is packed, which widens it, since a kernel broadcasts its elements one by one; only AVX512-FP16 can widen as
+    it broadcasts.  A narrow B can be read in place, at the price of widening it again for every tile of rows.
+    """
+    cdef bint a_k_unit = k_adjacent_in_a(p), b_n_unit = n_adjacent_in_b(p)
     cdef ptrdiff_t width
     c.inner = INNER_GEMM
     c.splits, c.chunk = 1, p.k
@@ -126,33 +156,40 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
         c.algorithm = GENERAL
     elif forced == DIRECT or forced == SMALL_K:
         c.algorithm = forced
+    elif p.widen_b:
+        c.algorithm = DIRECT if b_n_unit and p.m <= (IN_PLACE_TILES if p.b_item == 2 else WIDENING_TILES) * p.mr else GENERAL
     elif p.k <= SMALL_K_DEPTH and p.m >= 4 * p.mr and p.n >= 2 * p.nr:
         c.algorithm = SMALL_K
     elif not b_n_unit:
         c.algorithm = GENERAL
     else:
         # In place as long as a strip of B, NR columns wide and K deep, stays in L2 while A passes by it.
-        width = (p.nr if p.n > p.nr else p.n) * p.item
+        width = (p.nr if p.n > p.nr else p.n) * p.b_item
         if p.m <= IN_PLACE_TILES * p.mr or (strip_fits(p.k, width, p.rs_b, &p.l2)
-                               and (p.m < PACKING_ROWS or p.k * p.n * p.item <= p.l2.size // 4)):
+                               and (p.m < PACKING_ROWS or p.k * p.n * p.b_item <= p.l2.size // 4)):
             c.algorithm = DIRECT
         else:
             c.algorithm = GENERAL
         # A column of A is one line a row of C: worth packing when several strips of B will read it again.
-        if not a_k_unit and p.k > 64 and (p.n > 2 * p.nr or p.m * p.k * p.item > p.l2.size // 2):
+        if not a_k_unit and p.k > 64 and (p.n > 2 * p.nr or p.m * p.k * p.a_item > p.l2.size // 2):
             c.algorithm = GENERAL
     if c.algorithm == GENERAL:
         c.pack_b = not p.b_prepacked
         c.pack_a = not a_k_unit
     elif c.algorithm == SMALL_K:
         c.pack_b = not b_n_unit
-    choose_blocking(p, c)
-    even_steps(p, c)
+    c.panels = c.algorithm == GENERAL
+    c.pack_a = c.pack_a or (p.widen_a and not (p.place_a and not c.pack_b and not p.b_prepacked))
+    c.a_lines = c.pack_a and a_k_unit
+    cdef Problem tile = p[0]
+    if not c.pack_b and not p.b_prepacked:
+        tile.mr, tile.nr, tile.vl = p.place_mr, p.place_nr, p.place_vl
+    choose_blocking(&tile, c)
+    even_steps(&tile, c)
 
 
 cdef const char *refusal(const Problem *p, int algorithm) noexcept nogil:
-    cdef bint a_k_unit = p.cs_a == p.item or p.k <= 1
-    cdef bint b_n_unit = p.cs_b == p.item or p.n <= 1, b_k_unit = p.rs_b == p.item or p.k <= 1
+    cdef bint a_k_unit = k_adjacent_in_a(p), b_n_unit = n_adjacent_in_b(p), b_k_unit = k_adjacent_in_b(p)
     if algorithm == AUTO or algorithm == GENERAL:
         return NULL
     if p.b_prepacked:
@@ -179,14 +216,13 @@ cdef inline ptrdiff_t stream_rows(const Problem *p) noexcept nogil:
 
     From L1 a register tile reads as fast, and only one row leaves it without parallel sums.
     """
-    cdef ptrdiff_t bytes = p.n * p.k * p.item
+    cdef ptrdiff_t bytes = p.n * p.k * p.b_item
     return 1 if bytes <= p.l1d.size else STREAM_ROWS if bytes <= L3_MOST else STREAM_ROWS_FAR
 
 
 cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
     """Fill `c` with the algorithm and blocks for `p`; `forced` must have no `refusal`."""
-    cdef bint a_k_unit = p.cs_a == p.item or p.k <= 1
-    cdef bint b_n_unit = p.cs_b == p.item or p.n <= 1, b_k_unit = p.rs_b == p.item or p.k <= 1
+    cdef bint a_k_unit = k_adjacent_in_a(p), b_n_unit = n_adjacent_in_b(p), b_k_unit = k_adjacent_in_b(p)
     cdef double work = <double>p.m * p.n * p.k
     cdef ptrdiff_t splits
     cdef Problem chunk
@@ -194,8 +230,8 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
         # Nothing to compute: the engine won't get as far as these blocks, but they are what a plan shows.
         c.algorithm = DIRECT if forced == AUTO or forced == NEVER_SPLIT else forced
         c.inner, c.splits, c.chunk = INNER_GEMM, 1, p.k
-        c.pack_a = c.pack_b = False
-        c.ms, c.ns, c.mc, c.kc = p.mr, p.nr, round_up(p.m, p.mr), p.k
+        c.pack_a = c.pack_b = c.panels = c.a_lines = False
+        c.ms, c.ns, c.mc, c.kc, c.mb = p.mr, p.nr, round_up(p.m, p.mr), p.k, p.m
         c.nc = c.nb = round_up(p.n, p.nr)
         return
     if p.b_prepacked:
@@ -221,54 +257,57 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
         c.splits = ceil_div(p.k, c.chunk)
         return
     c.splits, c.chunk = 1, p.k
-    c.pack_a = c.pack_b = False
+    c.pack_a = c.pack_b = c.panels = c.a_lines = False
+    c.mb = p.m
     if forced == AUTO or forced == NEVER_SPLIT or forced == SKINNY_M or forced == SKINNY_N:
         if (forced == SKINNY_N or (forced != SKINNY_M and p.n <= DOT_COLUMNS and p.k >= 2 * p.vl)) and a_k_unit:
             c.algorithm, c.inner = SKINNY_N, INNER_DOT
-            c.pack_b = not b_k_unit
+            c.pack_b = not b_k_unit or p.widen_b
             skinny_blocks(p, c)
             return
         if b_n_unit and (forced == SKINNY_M or (p.n > p.vl and p.m <= stream_rows(p))):
             c.algorithm, c.inner = SKINNY_M, INNER_STREAM
+            c.pack_a = p.widen_a
             skinny_blocks(p, c)
             return
         if b_k_unit and not b_n_unit and (forced == SKINNY_M or (p.m <= DOT_ROWS and p.k >= 2 * p.vl)):
             c.algorithm, c.inner = SKINNY_M, INNER_DOT
-            c.pack_a = not a_k_unit
+            c.pack_a = not a_k_unit or p.widen_a
             skinny_blocks(p, c)
             return
     choose_tiles(p, AUTO if forced == NEVER_SPLIT else forced, c)
 
 
 cdef void skinny_blocks(const Problem *p, Choice *c) noexcept nogil:
-    """Blocks of the skinny algorithms.
+    """Blocks of the skinny algorithms; steps are those of the row that the engine takes.
 
+    The short operand is laid out by lines of the sums' type if it isn't; the long one is read where and as it lies.
     STREAM: nc columns, whose part of C stays in half of L1 while K runs; more than MR rows come back to the same kc
     rows of B, which then stay in half of L2.
     DOT: kc steps of K between visits to C; NR columns of B stay in L2 while rows of A pass.
     """
-    cdef ptrdiff_t rows = p.m if p.m < 4 else 4
+    cdef ptrdiff_t rows = least(p.m, STREAM_STEP)
     if c.inner == INNER_STREAM:
-        c.ms, c.ns = 4, p.vl
+        c.ms, c.ns = STREAM_STEP, p.vl
         c.nc = clamp(round_up(p.l1d.size // 2 // (rows * p.item), 4 * p.vl), 4 * p.vl, 8192)
         c.kc = p.k
-        if p.m > 4:
-            c.kc = clamp(p.l2.size // 2 // ((c.nc if c.nc < p.n else p.n) * p.item) // 8 * 8, 8, 1 << 30)
+        if p.m > STREAM_STEP:
+            c.kc = clamp(p.l2.size // 2 // ((c.nc if c.nc < p.n else p.n) * p.b_item) // 8 * 8, 8, 1 << 30)
         c.mc, c.nb = p.m, c.nc
     else:
-        c.ms, c.ns = p.dot_mr, p.dot_nr
+        c.ms, c.ns = p.mr, p.nr
         c.mc, c.nc, c.nb = p.m, p.n, p.n
         c.kc = p.k if p.k < RUNNING_SUM else RUNNING_SUM
 
 
 cdef dict as_dict(const Choice *c):
     return {"algorithm": NAMES[c.algorithm], "inner": INNER_NAMES[c.inner], "pack_a": bool(c.pack_a),
-            "pack_b": bool(c.pack_b), "mc": c.mc, "nc": c.nc, "kc": c.kc, "nb": c.nb,
+            "pack_b": bool(c.pack_b), "panels": bool(c.panels), "a_lines": bool(c.a_lines), "mc": c.mc, "mb": c.mb, "nc": c.nc, "kc": c.kc, "nb": c.nb,
             "ms": c.ms, "ns": c.ns, "splits": c.splits, "chunk": c.chunk}
 
 
-def choose_algorithm(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, *, int item=4, a_strides=None, b_strides=None,
-                     bint b_prepacked=False, int mr=8, int nr=48, int vl=16, int dot_mr=4, int dot_nr=4,
+def choose_algorithm(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, *, int item=4, a_item=None, b_item=None, c_item=None,
+                     panel_item=None, a_strides=None, b_strides=None, bint b_prepacked=False, int mr=8, int nr=48, int vl=16,
                      l1d=(32768, 8, 64), l2=(1048576, 8, 64), l3=(33554432, 16, 64), str algorithm="auto"):
     """What `choose` decides for these numbers, as a dict: the pure function, for tests and explanations.
 
@@ -277,13 +316,15 @@ def choose_algorithm(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, *, int item=4, a_str
     m, n, k : int
         The product is (m, k) @ (k, n).
     item : int
-        Bytes an element.
+        Bytes of a sum.
+    a_item, b_item, c_item, panel_item : int, optional
+        Bytes an element of the operands, the result and packed panels; as a sum by default.
     a_strides, b_strides : (int, int), optional
         Byte strides; contiguous rows by default.
     b_prepacked : bool
         B lies in micro-panels.
-    mr, nr, vl, dot_mr, dot_nr : int
-        The table rows' register blocks and vector length.
+    mr, nr, vl : int
+        The GEMM row's register block and vector length.
     l1d, l2, l3 : (int, int, int)
         Size in bytes, ways, line in bytes.
     algorithm : str
@@ -297,9 +338,12 @@ def choose_algorithm(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, *, int item=4, a_str
     cdef Problem p
     cdef Choice c
     p.m, p.n, p.k, p.item, p.b_prepacked = m, n, k, item, b_prepacked
-    p.rs_a, p.cs_a = a_strides or (k * item, item)
-    p.rs_b, p.cs_b = b_strides or (n * item, item)
-    p.mr, p.nr, p.vl, p.dot_mr, p.dot_nr = mr, nr, vl, dot_mr, dot_nr
+    p.a_item, p.b_item, p.panel_item = a_item or item, b_item or item, panel_item or item
+    p.place_a = False
+    p.widen_a, p.widen_b, p.narrow_c = p.a_item < item, p.b_item < item, (c_item or item) < item
+    p.rs_a, p.cs_a = a_strides or (k * p.a_item, p.a_item)
+    p.rs_b, p.cs_b = b_strides or (n * p.b_item, p.b_item)
+    p.mr, p.nr, p.vl = p.place_mr, p.place_nr, p.place_vl = mr, nr, vl
     p.l1d.size, p.l1d.ways, p.l1d.line = l1d
     p.l2.size, p.l2.ways, p.l2.line = l2
     p.l3.size, p.l3.ways, p.l3.line = l3

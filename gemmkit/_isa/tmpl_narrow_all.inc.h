@@ -1,0 +1,30 @@
+/* The six narrow types of one instruction set; needs and undefines what tmpl_narrow.inc.h says about a set. */
+#define N_TYPE f16
+#define N_ITEM 2
+#include "tmpl_narrow.inc.h"
+#define N_TYPE bf16
+#define N_ITEM 2
+#include "tmpl_narrow.inc.h"
+#define N_TYPE e4m3fn
+#define N_ITEM 1
+#include "tmpl_narrow.inc.h"
+#define N_TYPE e4m3fnuz
+#define N_ITEM 1
+#include "tmpl_narrow.inc.h"
+#define N_TYPE e5m2
+#define N_ITEM 1
+#include "tmpl_narrow.inc.h"
+#define N_TYPE e5m2fnuz
+#define N_ITEM 1
+#include "tmpl_narrow.inc.h"
+#undef N_SET
+#undef N_PLAIN_PANELS
+#undef N_MR
+#undef N_NV
+#undef N_TILE
+#undef N_DOT_MR
+#undef N_DOT_NR
+#undef N_DOT_ACC
+#undef N_DOT_TILE
+#undef N_SCALARS
+#undef N_STREAM_TILE

@@ -1,0 +1,118 @@
+/* Body of a packer of BF16 panels, in both forms of ukr.h: pairs of neighbours along k, which a dot instruction takes.
+ *
+ * Needs GK_PACK_OF, N_ITEM and N_WORDS(src, n, dst), which turns n adjacent elements into bfloat16.  A pair is one 32-bit
+ * element to everything after that, so the float32 packer transposes pairs.  AVX-512 only. */
+
+#define GK_PANELS GK_CAT(gk_panels_, GK_PACK_OF)
+#define GK_LINES GK_CAT(gk_lines_, GK_PACK_OF)
+#define GK_WORDS_ANY GK_CAT(gk_words_any_, GK_PACK_OF)
+#define GK_PAIR_ROWS GK_CAT(gk_pair_rows_, GK_PACK_OF)
+
+static void GK_WORDS_ANY(const char *src, ptrdiff_t step, ptrdiff_t n, uint16_t *dst)
+{
+    enum { AT_ONCE = 64 };
+    char gathered[AT_ONCE * N_ITEM];
+    if (step == N_ITEM) {
+        N_WORDS(src, n, dst);
+        return;
+    }
+    for (ptrdiff_t at = 0; at < n; at += AT_ONCE) {
+        const ptrdiff_t some = n - at < AT_ONCE ? n - at : AT_ONCE;
+        for (ptrdiff_t p = 0; p < some; p++)
+            memcpy(gathered + p * N_ITEM, src + (at + p) * step, N_ITEM);
+        N_WORDS(gathered, some, dst + at);
+    }
+}
+
+/* One step of pairs: lines adjacent in `even` and, unless k has ended, `odd`. */
+GK_INLINE __m512i GK_PAIR_ROWS(const char *even, const char *odd, ptrdiff_t full, ptrdiff_t R, char *dst, __m512i least)
+{
+    uint16_t words[2][GK_MOST_R];
+    const uint16_t *x = words[0], *y = words[1];
+    if (N_IS_WORDS) {
+        x = (const uint16_t *)even;
+        y = (const uint16_t *)odd;
+    } else {
+        N_WORDS(even, full, words[0]);
+        if (odd)
+            N_WORDS(odd, full, words[1]);
+    }
+    for (ptrdiff_t i = 0; i < R; i += 16) {
+        const __mmask16 out = gk_first_avx512(R - i < 16 ? (int)(R - i) : 16);
+        const __mmask16 in = i < full ? gk_first_avx512(full - i < 16 ? (int)(full - i) : 16) : 0;
+        __m512i pair = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, x + i));
+        if (odd)
+            pair = _mm512_or_si512(pair, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, y + i)), 16));
+        _mm512_mask_storeu_epi32(dst + 4 * i, out, pair);
+        least = gk_lesser_bf16_avx512(least, pair);
+    }
+    return least;
+}
+
+static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+{
+    enum { STEPS = 16, DEPTH = 64 };
+    const ptrdiff_t bytes = gk_panel_bytes(GK_BF16, R, k), line = 4 * R, pairs = (k + 1) / 2;
+    /* While a micro-panel fills up, its trailer holds a vector of least magnitudes. */
+    for (ptrdiff_t w0 = 0, at = pairs * line; w0 < w; w0 += R, at += bytes)
+        memset(dst + at, 0xff, GK_TRAILER);
+    if (s_w == N_ITEM) {
+        for (ptrdiff_t p0 = 0; p0 < k; p0 += STEPS) {
+            const ptrdiff_t p1 = p0 + STEPS < k ? p0 + STEPS : k;
+            char *panel = dst;
+            for (ptrdiff_t w0 = 0; w0 < w; w0 += R, panel += bytes) {
+                const ptrdiff_t full = w - w0 < R ? w - w0 : R;
+                __m512i least = _mm512_loadu_si512(panel + pairs * line);
+                for (ptrdiff_t p = p0; p < p1; p += 2) {
+                    const char *even = src + w0 * N_ITEM + p * s_k;
+                    least = GK_PAIR_ROWS(even, p + 1 < k ? even + s_k : NULL, full, R, panel + p / 2 * line, least);
+                }
+                _mm512_storeu_si512(panel + pairs * line, least);
+            }
+        }
+    } else {
+        char *panel = dst;
+        for (ptrdiff_t w0 = 0; w0 < w; w0 += R, panel += bytes) {
+            uint16_t words[GK_MOST_R][DEPTH];
+            const ptrdiff_t full = w - w0 < R ? w - w0 : R;
+            for (ptrdiff_t p = 0; p < k; p += DEPTH) {
+                const ptrdiff_t some = k - p < DEPTH ? k - p : DEPTH, steps = (some + 1) / 2;
+                for (ptrdiff_t i = 0; i < full; i++) {
+                    GK_WORDS_ANY(src + (w0 + i) * s_w + p * s_k, s_k, some, words[i]);
+                    if (some % 2)
+                        words[i][some] = 0;
+                }
+                gk_panels_f32f32_avx512((const char *)words, DEPTH * 2, 4, full, steps, R, panel + p / 2 * line);
+                gk_update_least_avx512(panel + p / 2 * line, steps * R * 2, panel + pairs * line);
+            }
+        }
+    }
+    for (ptrdiff_t w0 = 0, at = pairs * line; w0 < w; w0 += R, at += bytes)
+        gk_settle_least_avx512(dst + at);
+}
+
+static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+{
+    const ptrdiff_t length = k + k % 2;
+    for (; w > 0; w -= R, src += R * s_w, dst += gk_panel_bytes(GK_BF16, R, k)) {
+        const ptrdiff_t full = w < R ? w : R;
+        char *trailer = dst + R * length * 2;
+        memset(trailer, 0xff, GK_TRAILER);
+        for (ptrdiff_t i = 0; i < full; i++) {
+            uint16_t *line = (uint16_t *)dst + i * length;
+            GK_WORDS_ANY(src + i * s_w, s_k, k, line);
+            if (k % 2)
+                line[k] = 0;
+            gk_update_least_avx512((const char *)line, length, trailer);
+        }
+        gk_settle_least_avx512(trailer);
+    }
+}
+#undef GK_PANELS
+#undef GK_LINES
+#undef GK_WORDS_ANY
+#undef GK_PAIR_ROWS
+#undef GK_PACK_OF
+#undef N_ITEM
+#undef N_WORDS
+#undef N_IS_WORDS
