@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 __version__: str
 
 _Algorithm = Literal["auto", "general", "direct", "small_k", "skinny_m", "skinny_n", "split_k"]
-_Isa = Literal["scalar", "sse2", "avx", "avx2", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16"]
+_Isa = Literal["scalar", "sse2", "avx", "avx2", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16", "amxbf16"]
 
 # Two vectors give a scalar; anything else an array.
 def matmul(
@@ -34,6 +34,8 @@ class _Plan:
     def b_dtype(self) -> np.dtype[Any]: ...
     @property
     def out_dtype(self) -> np.dtype[Any]: ...
+    @property
+    def panel_dtype(self) -> np.dtype[Any]: ...
     @property
     def algorithm(self) -> str: ...
     @property

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -101,14 +103,11 @@ def measure(dtype: str, peak: float, m: int, n: int, k: int) -> bool:
 
 def tour() -> int:
     """The main job: what was found, then each shape and type against numpy in the same run, on one thread."""
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        # numpy's pool is sized on import, which is over: once more, with one thread for it.
+        one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
+        return subprocess.run([sys.executable, "-m", "gemmkit"], env=os.environ | one).returncode
     gemmkit.show_config()
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        print("numpy     on its own number of threads (install threadpoolctl to hold it to one)")
-        limits = None
-    else:
-        limits = threadpool_limits(1)
     right = True
     with gemmkit.threads(1):
         for dtype in WIDE + NARROW:
@@ -119,8 +118,6 @@ def tour() -> int:
             for m, n, k in SHAPES if dtype in WIDE else NARROW_SHAPES:
                 right = measure(dtype, peak, m, n, k) and right
     print("\nx numpy: numpy.matmul's time over gemmkit's, arrays as they are; x f32: through float32 copies and back")
-    if limits is not None:
-        limits.restore_original_limits()
     if not right:
         print("gemmkit: a result is outside its error bound", file=sys.stderr)
     return 0 if right else 1
@@ -129,30 +126,42 @@ def tour() -> int:
 def explain(args: argparse.Namespace) -> int:
     """Print a plan, the blocks, and why each other algorithm and each faster row was not taken."""
     m, n, k = args.M, args.N, args.K
+    layout = {"trans_a": args.trans_a, "trans_b": args.trans_b}
+    types = {"b_dtype": args.b_dtype, "out_dtype": args.out_dtype}
+    b_dtype = args.b_dtype or args.dtype
+    stack = () if args.batch is None else (args.batch,)
+    b = np.zeros((*stack, *((n, k) if args.trans_b else (k, n))), b_dtype) if args.constant_b else None
+    plan: gemmkit.GemmPlan | gemmkit.StridedBatchedGemm
     if args.batch is None:
-        plan = gemmkit.GemmPlan(m, n, k, args.dtype, trans_a=args.trans_a, trans_b=args.trans_b)
+        plan = gemmkit.GemmPlan(m, n, k, args.dtype, b=b, **layout, **types)
     else:
-        plan = gemmkit.StridedBatchedGemm(
-            args.batch, m, n, k, args.dtype, trans_a=args.trans_a, trans_b=args.trans_b
-        )
+        plan = gemmkit.StridedBatchedGemm(args.batch, m, n, k, args.dtype, b=b, **layout, **types)
     print(plan)
     print(f"\nalgorithm  {plan.algorithm}: {ALGORITHMS[plan.algorithm]}")
     for name in _schedule.CODES:
         if name in ("auto", plan.algorithm):
             continue
         why = plan.refusal(name)
-        print(f"  not {name:9} {why if why else 'possible, but not chosen for this shape and layout: ' + ALGORITHMS[name]}")
+        print(f"  not {name:9} {why if why else 'possible here: ' + ALGORITHMS[name]}")
     print(f"\nblocks     MC {plan.mc}, NC {plan.nc}, KC {plan.kc}, NB {plan.nb}"
           + (f", K in {plan.splits} parts" if plan.splits > 1 else ""))
     cpu = _registry.cpu_info()
     print("           from " + ", ".join(f"{c.upper()} {cpu[c]['size'] >> 10} KiB" for c in ("l1d", "l2", "l3")))
     print(f"packs      {' and '.join(plan.packs) or 'nothing: operands are read in place'}; "
           f"workspace {plan.workspace_bytes:,} bytes")
+    if plan.packs or args.constant_b:
+        print(f"panels     {plan.panel_dtype}")
     print(f"threads    {plan.num_threads}")
     row = next(r for r in _registry.rows() if r["name"] == plan.kernel)
-    print(f"\nrows of the table for {row['role']}, {row['a']} x {row['b']} -> {row['acc']}, best first:")
-    for name, why in _registry.why_refused(row["role"], row["a"], row["b"], n):
-        print(f"  {name:44} {'chosen' if why is None else why}")
+    reads = [(row["role"], row["a"], row["b"])]
+    narrow = {args.dtype, b_dtype} - set(WIDE) - {"float16"}
+    if narrow and not {args.dtype, b_dtype} & {*WIDE, "float16"} and reads[0][1:] != ("bfloat16", "bfloat16"):
+        reads.append(("gemm", "bfloat16", "bfloat16"))  # the panels that it was not
+    for role, a_type, b_type in reads:
+        print(f"\nrows of the table for {role}, {a_type} x {b_type}, best first:")
+        for name, why in _registry.why_refused(role, a_type, b_type, n):
+            chosen = "chosen" if name == plan.kernel else "panels are float32" if why is None else why
+            print(f"  {name:44} {chosen}")
     return 0
 
 
@@ -172,14 +181,17 @@ def main(argv: list[str] | None = None) -> int:
     one = commands.add_parser("explain", help="print the plan for a shape, and the reasons for it")
     for size in "MNK":
         one.add_argument(size, type=int)
-    one.add_argument("--dtype", choices=ALL, default="float32")
-    one.add_argument("--trans-a", action="store_true")
-    one.add_argument("--trans-b", action="store_true")
-    one.add_argument("--batch", type=int)
+    one.add_argument("--dtype", choices=ALL, default="float32", help="of A, and of B and the result by default")
+    one.add_argument("--b-dtype", choices=ALL, help="of B")
+    one.add_argument("--out-dtype", choices=ALL, help="of the result")
+    one.add_argument("--trans-a", action="store_true", help="A is stored as (K, M)")
+    one.add_argument("--trans-b", action="store_true", help="B is stored as (N, K)")
+    one.add_argument("--constant-b", action="store_true", help="the plan owns B, packed once")
+    one.add_argument("--batch", type=int, help="so many products of this shape")
     args = parser.parse_args(argv)
     try:
         return explain(args) if args.command == "explain" else tour()
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         parser.error(str(error))
 
 

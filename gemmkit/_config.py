@@ -18,7 +18,7 @@ def isa(name: str | None) -> Iterator[None]:
     Parameters
     ----------
     name : str or None
-        "scalar", "sse2", "avx", "avx2", "avx512", "avx512vbmi", "avx512bf16" or "avx512fp16"; None for what is used by default: all
+        "scalar", "sse2", "avx", "avx2", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16" or "amxbf16"; None for what is used by default: all
         sets that are worth it on this processor.  Kernels of that set are used, and weaker ones only for what it lacks.
         Plans keep the kernels that they were made with.
 

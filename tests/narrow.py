@@ -3,6 +3,9 @@ import functools
 
 import ml_dtypes
 import numpy as np
+import pytest
+
+import gemmkit
 
 F16, BF16, F32, F64 = np.float16, ml_dtypes.bfloat16, np.float32, np.float64
 E4M3FN, E4M3FNUZ = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz
@@ -162,3 +165,47 @@ def layouts(x):
     return {"rows": x, "columns": np.asfortranarray(x), "upside down": x[::-1].copy()[::-1],
             "mirrored": x[:, ::-1].copy()[:, ::-1], "columns turned round": x.T[::-1, ::-1].copy()[::-1, ::-1].T,
             "gaps": gaps[1::2, 1:-1:3], "column gaps": np.asfortranarray(gaps)[1::2, 1:-1:3]}
+
+
+# ---- Parameters and plans
+
+ALGORITHMS = ("general", "direct", "small_k", "skinny_m", "skinny_n", "split_k")
+SINGLE = (*NARROW, F32)  # whatever is summed in float32
+# One pair of each kind, for what takes long: alone, mixed within float8, and with a wider type on either side.
+UNLIKE = ((F16, F16), (BF16, BF16), (E4M3FN, E4M3FN), (E5M2, E4M3FNUZ), (BF16, F32), (F32, E5M2FNUZ), (E5M2FNUZ, BF16))
+by_type = pytest.mark.parametrize("dtype", NARROW, ids=name)
+by_pair = pytest.mark.parametrize("pair", PAIRS, ids=name)
+
+SHAPES = [((3,), (3,)), ((1,), (1,)), ((3,), (3, 5)), ((4, 3), (3,)), ((4, 3), (3, 5)), ((1, 1), (1, 1)),
+          ((2, 4, 3), (3, 5)), ((4, 3), (2, 3, 5)), ((2, 1, 4, 3), (6, 3, 5)), ((3,), (2, 3, 5)), ((2, 4, 3), (3,)),
+          ((2, 3, 1, 4, 3), (1, 3, 2, 3, 1)), ((33, 40), (40, 50)), ((5, 33, 40), (40, 17)), ((3, 2, 70, 1), (1, 90)),
+          ((70,), (70, 300)), ((300, 70), (70,)), ((1500,), (1500,)), ((4, 1500), (1500, 3)),
+          ((0, 3), (3, 4)), ((2, 3), (3, 0)), ((3,), (3, 0)), ((0, 3), (3,)), ((0, 2, 3), (3, 4)), ((0, 0), (0, 0)),
+          ((2, 3), (0, 3, 4)), ((64, 0), (0, 48)), ((3, 64, 0), (0, 48)), ((0,), (0, 48)), ((64, 0), (0,)),
+          ((0,), (0,))]
+
+# m, n, k: one element, tails of every tile size, odd sums (a pair with one half missing), rows and columns
+TAILS = [(1, 1, 1), (1, 1, 9), (1, 70, 5), (64, 1, 33), (3, 2, 64), (5, 7, 3), (8, 48, 16), (9, 49, 17), (7, 47, 15),
+         (13, 97, 31), (50, 31, 70), (2, 64, 2), (64, 2, 3), (61, 63, 129)]
+
+
+def turned(x, flag):
+    return x.swapaxes(-1, -2) if flag else x
+
+
+def full(shape, value, dtype):
+    return cast(np.full(shape, value, F32), dtype)
+
+
+def forced(m, n, k, pair, algorithm, **options):
+    """A plan of one algorithm, or None where another plan of the same product says that it can't run."""
+    options = {"b_dtype": pair[1], **options}
+    if gemmkit.GemmPlan(m, n, k, pair[0], **options).refusal(algorithm) is not None:
+        return None
+    return gemmkit.GemmPlan(m, n, k, pair[0], algorithm=algorithm, **options)
+
+
+def most_kc(pair):
+    """The longest KC block there is: that of a sum too long for one."""
+    return max(gemmkit.GemmPlan(64, 200, k, pair[0], b_dtype=pair[1], algorithm="general").kc
+               for k in (10 ** 5, 10 ** 5 + 4096))

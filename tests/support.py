@@ -18,6 +18,7 @@ POISON = 0xFF  # every byte of a NaN, but in the types below
 POISON_FNUZ = 0x80  # their only NaN
 EDGES = ("end", "start")
 FLUSHES_DENORMALS = 1  # a row's flag
+WANTS_LINES = 2
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)

@@ -10,8 +10,9 @@ from gemmkit._kernels import _registry
 
 KIB, MIB = 1 << 10, 1 << 20
 
-# XCR0: bit 0 x87, 1 xmm, 2 upper halves of ymm, 5 to 7 the mask registers and both parts of zmm.
-OS_SSE, OS_AVX, OS_AVX512 = 0x03, 0x07, 0xE7
+# XCR0: bit 0 x87, 1 xmm, 2 upper halves of ymm, 5 to 7 the mask registers and both parts of zmm, 17 and
+# 18 the configuration and data of tiles.
+OS_SSE, OS_AVX, OS_AVX512, OS_TILES = 0x03, 0x07, 0xE7, 0x600E7
 
 # Leaf 1, edx and ecx; leaf 7, ebx and edx; its subleaf 1, eax; leaf 0x80000001, ecx.
 SSE2 = 1 << 26
@@ -21,6 +22,7 @@ AVX512 = AVX512F | AVX512DQ | AVX512BW | AVX512VL
 AVX512FP16 = 1 << 23
 AVX512BF16 = 1 << 5
 AVX512VBMI = 1 << 1  # leaf 7, ecx
+AMXBF16 = 1 << 22 | 1 << 24  # leaf 7, edx: tiles and their product
 TOPOLOGY = 1 << 22
 
 MODERN = FMA | XSAVE | OSXSAVE | AVX | F16C
@@ -186,6 +188,14 @@ def test_subleaf_1_is_not_asked_where_there_is_none():
     """Leaf 7 says how many it has; beyond that a processor answers what it likes."""
     assert isas(machine(features=AVX2 | AVX512, bf16=AVX512BF16, subleaves=0), OS_AVX512) == CHAIN
     assert isas(machine(features=AVX2 | AVX512, bf16=AVX512BF16, subleaves=2), OS_AVX512) == (*CHAIN, "avx512bf16")
+
+
+@pytest.mark.parametrize("edx, xcr0, expected", [
+    (AMXBF16, OS_TILES, ("amxbf16",)), (AMXBF16, OS_AVX512, ()), (AMXBF16, OS_AVX512 | 1 << 17, ()),
+    (AMXBF16, OS_AVX512 | 1 << 18, ()), (1 << 22, OS_TILES, ()), (1 << 24, OS_TILES, ()), (1 << 25 | 1 << 24, OS_TILES, ())])
+def test_tiles_need_their_product_and_the_systems_help(edx, xcr0, expected):
+    assert isas(machine(features=AVX2 | AVX512, fp16=edx), xcr0) == (*CHAIN, *expected)
+    assert isas(machine(features=AVX2, fp16=edx), xcr0) == CHAIN[:-1]
 
 
 @pytest.mark.parametrize("vbmi, expected", [(AVX512VBMI, ("avx512vbmi",)), (~AVX512VBMI & 0xFFFFFFFF, ())])

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from support import FLUSHES_DENORMALS, disassemble, flushes, is_narrow, row_params
+from support import FLUSHES_DENORMALS, WANTS_LINES, disassemble, flushes, is_narrow, row_params
 
 import gemmkit
 from gemmkit._kernels import _registry
@@ -27,7 +27,7 @@ KERNEL_NAME = re.compile(fr"gk_(?P<role>[a-z]+)_(?P<a>{TYPE})(?P<b>{TYPE})_ukr_(
 EPILOGUE_NAME = re.compile(fr"gk_epilogue_(?P<acc>{TYPE})(?P<out>{TYPE})_(?P<isa>[a-z0-9]+)")
 PACKER_NAME = re.compile(fr"(?P<from>{TYPE})(?P<to>{TYPE})_(?P<isa>[a-z0-9]+)")
 VECTOR_BYTES = {"sse2": 16, "avx": 32, "avx2": 32, "avx512": 64, "avx512vbmi": 64, "avx512bf16": 64,
-                "avx512fp16": 64}
+                "avx512fp16": 64, "amxbf16": 64}
 
 ROWS, PACKERS, EPILOGUES = _registry.rows(), _registry.packers(), _registry.epilogues()
 ALL_ROWS = [pytest.param(r, id=r["name"]) for r in ROWS]
@@ -73,7 +73,7 @@ def test_fields_agree(row):
         assert max(row["mr"], row["nr"]) <= 64  # what a packer takes
     if row["role"] == "stream":
         assert row["nr"] == row["vl"]
-    assert row["flags"] in (0, FLUSHES_DENORMALS)
+    assert row["flags"] in (0, FLUSHES_DENORMALS, FLUSHES_DENORMALS | WANTS_LINES)
 
 
 @pytest.mark.parametrize("row", EPILOGUES, ids=ids)
@@ -224,19 +224,20 @@ def test_slow_sets_are_used_only_when_forced():
 # ---- Machine code
 
 X86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="not run: x86-64 instructions on x86-64 only")
-DISPATCHED = re.compile(r"gk_\w+_(avx512fp16|avx512bf16|avx512vbmi|avx512|avx2|avx)(_m\d+(_v\d+_p\d+|_n\d+)?)?")
+DISPATCHED = re.compile(r"gk_\w+_(amxbf16|avx512fp16|avx512bf16|avx512vbmi|avx512|avx2|avx)(_m\d+(_v\d+_p\d+|_n\d+)?)?")
 LIBRARIES = sorted(glob.glob(os.path.join(os.path.dirname(_registry.__file__), "*.so")))
 
 # What betrays an instruction set, and which kinds a function of each set may hold.
 CHAIN = ("avx", "avx2", "avx512")
 ALLOWED = {"avx": CHAIN[:1], "avx2": CHAIN[:2], "avx512": CHAIN, "avx512vbmi": (*CHAIN, "avx512vbmi"), "avx512bf16": (*CHAIN, "avx512bf16"),
-           "avx512fp16": (*CHAIN, "avx512fp16")}
+           "avx512fp16": (*CHAIN, "avx512fp16"), "amxbf16": (*CHAIN, "amxbf16")}
 AVX512_ONLY = re.compile(r"%zmm|%k[0-7]|%[xy]mm(1[6-9]|2\d|3[01])|\{")
 FMA = re.compile(r"vf(n?m)(add|sub|addsub|subadd)\d{3}[ps][sd]")
 F16C = re.compile(r"vcvtph2ps|vcvtps2ph")
 AVX2_ONLY = re.compile(FMA.pattern + "|" + F16C.pattern + r"|v(insert|extract|broadcast|perm2)i128|vp?gather\w+|vpbroadcast\w+"
                        r"|vperm(q|pd|d|ps)|vpblendd|vps[lr][la]v\w+|vpmaskmov\w+")
 WIDE_INTEGERS = re.compile(r"vp(?!erm2f128|ermilp[sd]|test)\w+")  # on ymm: AVX has these three alone
+AMX_ONLY = re.compile(r"tile\w+|(ld|st)tilecfg|tdp\w+")
 VBMI_ONLY = re.compile(r"vperm[it]2b|vpermb|vpmultishiftqb")
 BF16_ONLY = re.compile(r"vdpbf16ps|vcvtne2?ps2bf16[xyz]?")
 FP16_ONLY = re.compile(r"v(?!cvtps2ph)\w+[ps]h|vcvtps2phx\w?|vcvtt?[ps]h2(?!ps\b)\w+|vcvt\w+2ph[xyz]|vmovw")
@@ -244,6 +245,8 @@ FP16_ONLY = re.compile(r"v(?!cvtps2ph)\w+[ps]h|vcvtps2phx\w?|vcvtt?[ps]h2(?!ps\b
 
 def kind(mnemonic, operands):
     """The least instruction set that has an instruction, or None for those that every x86-64 has."""
+    if AMX_ONLY.fullmatch(mnemonic):
+        return "amxbf16"
     if VBMI_ONLY.fullmatch(mnemonic):
         return "avx512vbmi"
     if BF16_ONLY.fullmatch(mnemonic):
@@ -296,7 +299,8 @@ def test_the_disassembly_shows_each_kernel_with_its_instructions(row):
         pytest.fail(f"{row['name']} is no symbol of {_registry.__file__}: strip removed the names this test reads")
     kinds = set()
     for function, found in functions.items():
-        if function == row["name"] or function.startswith(row["name"] + "_m"):
+        stem, _, isa = row["name"].rpartition("_")
+        if function == row["name"] or function.startswith((row["name"] + "_m", f"{stem}_part_{isa}")):
             kinds |= found.keys()
     assert ("fma" in kinds) == (row["isa"] in ("avx2", "avx512", "avx512vbmi", "avx512fp16"))
     for isa in ALLOWED:  # what only a stronger set has is not there, what is the set's own is
@@ -329,6 +333,7 @@ def test_the_disassembly_shows_packers_and_epilogues(name):
     ("vmovups", "%zmm0,(%rax)", "avx512"), ("vmovups", "(%rax),%ymm17", "avx512"), ("vmovups", "(%rax),%ymm1{%k1}{z}", "avx512"),
     ("kmovw", "%eax,%k1", "avx512"), ("vaddps", "(%rax){1to8},%ymm1,%ymm2", "avx512"),
     ("vcvtph2ps", "%xmm0,%ymm1", "avx2"), ("vcvtps2ph", "$0x0,%ymm0,%xmm1", "avx2"), ("vcvtph2ps", "%ymm0,%zmm1", "avx512"),
+    ("tdpbf16ps", "%tmm1,%tmm2,%tmm3", "amxbf16"), ("ldtilecfg", "(%rax)", "amxbf16"), ("tilerelease", "", "amxbf16"),
     ("vpermb", "%zmm1,%zmm2,%zmm3", "avx512vbmi"), ("vpermt2b", "%zmm1,%zmm2,%zmm3", "avx512vbmi"),
     ("vpermw", "%zmm1,%zmm2,%zmm3", "avx512"), ("vdpbf16ps", "%ymm1,%ymm2,%ymm3", "avx512bf16"), ("vcvtneps2bf16", "%zmm1,%ymm2", "avx512bf16"),
     ("vcvtne2ps2bf16", "%zmm1,%zmm2,%zmm3", "avx512bf16"), ("vcvtneps2bf16y", "(%rax),%xmm2", "avx512bf16"),

@@ -6,6 +6,9 @@
 #include <unistd.h>
 #ifdef GK_X86
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
 #endif
 
 /* What a cache is taken for when nobody says: small enough to be true of any machine of the last ten years. */
@@ -53,13 +56,14 @@ void gk_cpu_decode_x86(gk_cpuid_fn cpuid, void *context, uint64_t xcr0, gk_cpu *
         cpu->family += (int)(r[0] >> 20 & 255);
     const int sse2 = bit(r[3], 26), fma = bit(r[2], 12), avx = bit(r[2], 28), osxsave = bit(r[2], 27), f16c = bit(r[2], 29);
     /* The instructions are there, but their registers are only kept over a context switch when XCR0 says so:
-     * bits 1, 2 for ymm, and 5, 6, 7 for mask registers and both halves of zmm. */
+     * bits 1, 2 for ymm, 5, 6, 7 for mask registers and both halves of zmm, 17, 18 for tiles. */
     const int os_ymm = osxsave && (xcr0 & 0x06) == 0x06, os_zmm = os_ymm && (xcr0 & 0xe0) == 0xe0;
+    const int os_tiles = os_zmm && (xcr0 & 0x60000) == 0x60000;
     memset(r, 0, sizeof r);
     if (highest >= 7)
         cpuid(context, 7, 0, r);
     const int avx2 = bit(r[1], 5), f = bit(r[1], 16), dq = bit(r[1], 17), bw = bit(r[1], 30), vl = bit(r[1], 31);
-    const int fp16 = bit(r[3], 23), vbmi = bit(r[2], 1);
+    const int fp16 = bit(r[3], 23), vbmi = bit(r[2], 1), amx_bf16 = bit(r[3], 22) && bit(r[3], 24);
     const uint32_t subleaves = r[0];
     memset(r, 0, sizeof r);
     if (highest >= 7 && subleaves >= 1)
@@ -79,6 +83,8 @@ void gk_cpu_decode_x86(gk_cpuid_fn cpuid, void *context, uint64_t xcr0, gk_cpu *
         cpu->isa_mask |= GK_ISA_AVX512BF16;
     if ((cpu->isa_mask & GK_ISA_AVX512) && fp16)
         cpu->isa_mask |= GK_ISA_AVX512FP16;
+    if ((cpu->isa_mask & GK_ISA_AVX512) && os_tiles && amx_bf16)
+        cpu->isa_mask |= GK_ISA_AMXBF16;
     /* Intel's vdpbf16ps has a quarter of vfmadd231ps's rate (Sapphire Rapids: 65 against 137 GFLOP/s), AMD's the same. */
     if (!memcmp(cpu->vendor, "GenuineIntel", 12))
         cpu->slow_mask = GK_ISA_AVX512BF16;
@@ -131,6 +137,18 @@ static uint64_t this_xcr0(void)
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (uint64_t)high << 32 | low;
 }
+
+/* Linux gives a process its tile registers on request, once and for all its threads.  It refuses, as older kernels do,
+ * when a thread has an alternative signal stack too small for them. */
+static int tiles_permitted(void)
+{
+#if defined(__linux__)
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return 0;
+#endif
+}
 #else
 static ptrdiff_t from_system(int name)
 {
@@ -143,6 +161,8 @@ void gk_cpu_detect(gk_cpu *cpu)
 {
 #ifdef GK_X86
     gk_cpu_decode_x86(this_cpuid, NULL, this_xcr0(), cpu);
+    if ((cpu->isa_mask & GK_ISA_AMXBF16) && !tiles_permitted())
+        cpu->isa_mask &= ~(uint32_t)GK_ISA_AMXBF16;
 #else
     memset(cpu, 0, sizeof *cpu);
     cpu->isa_mask = GK_ISA_SCALAR;

@@ -16,10 +16,13 @@
 #include "avx512bf16.h"
 #include "avx512vbmi.h"
 #include "avx512fp16.h"
+#include "amxbf16.h"
 #endif
 
 /* The table is read once for each kind of line. */
-#define GK_UKR(role, isa, a, b, acc, mr, nr, kr, vl, flags, fn) {#fn, isa, role, a, b, acc, mr, nr, kr, vl, flags, fn},
+#define GK_UKR(...) GK_UKR_RELEASED(__VA_ARGS__, NULL)
+#define GK_UKR_RELEASED(role, isa, a, b, acc, mr, nr, kr, vl, flags, fn, release) \
+    {#fn, isa, role, a, b, acc, mr, nr, kr, vl, flags, fn, release},
 #define GK_PACK(isa, from, to, of)
 #define GK_EPI(isa, acc, out, fn)
 #define GK_PEAK(isa, type, fn)
@@ -28,8 +31,10 @@ const gk_ukr gk_rows[] = {
 };
 const int gk_num_rows = (int)(sizeof gk_rows / sizeof gk_rows[0]);
 #undef GK_UKR
+#undef GK_UKR_RELEASED
 #undef GK_PACK
-#define GK_UKR(role, isa, a, b, acc, mr, nr, kr, vl, flags, fn)
+#define GK_UKR(...)
+#define GK_UKR_RELEASED(...)
 #define GK_PACK(isa, from, to, of) {#of, isa, from, to, gk_panels_##of, gk_lines_##of},
 const gk_pack gk_packs[] = {
 #include "rows.inc.h"

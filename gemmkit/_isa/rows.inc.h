@@ -2,6 +2,7 @@
  * benchmarks and the table in docs/kernels.md are all read from here; nothing else lists kernels.
  *
  * GK_UKR(role, isa, a type, b type, accumulator, MR, NR, KR, VL, flags, function)
+ * GK_UKR_RELEASED(..., release)         a row that holds something from call to call
  * GK_PACK(isa, from, to, of)            the functions gk_panels_<of> and gk_lines_<of>
  * GK_EPI(isa, accumulator, type of C, function)
  * GK_PEAK(isa, type, function)
@@ -43,14 +44,17 @@ GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E4M3FNUZ, e4m3fnuz)
 GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E5M2, e5m2)
 GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E5M2FNUZ, e5m2fnuz)
 
-/* BF16 panels.  The first row flushes; the second is its stand-in for tiles where that would show. */
+/* BF16 panels.  The rows that flush, and of each size a stand-in for tiles where that would show. */
+GK_UKR_RELEASED(GK_GEMM, GK_ISA_AMXBF16, GK_BF16, GK_BF16, GK_F32, 32, 32, 2, 16, GK_FLUSHES_DENORMALS | GK_WANTS_LINES, gk_gemm_bf16bf16_ukr_32x32_amxbf16, gk_release_amxbf16)
 GK_UKR(GK_GEMM, GK_ISA_AVX512BF16, GK_BF16, GK_BF16, GK_F32, 8, 48, 2, 16, GK_FLUSHES_DENORMALS, gk_gemm_bf16bf16_ukr_8x48_avx512bf16)
 GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_BF16, GK_BF16, GK_F32, 8, 48, 2, 16, 0, gk_gemm_bf16bf16_ukr_8x48_avx512)
+GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_BF16, GK_BF16, GK_F32, 32, 32, 2, 16, 0, gk_gemm_bf16bf16_ukr_32x32_avx512)
 GK_PACK(GK_ISA_AVX512, GK_BF16, GK_BF16, bf16bf16_avx512)
 GK_PACK(GK_ISA_AVX512, GK_E4M3FN, GK_BF16, e4m3fnbf16_avx512)
 GK_PACK(GK_ISA_AVX512, GK_E4M3FNUZ, GK_BF16, e4m3fnuzbf16_avx512)
 GK_PACK(GK_ISA_AVX512, GK_E5M2, GK_BF16, e5m2bf16_avx512)
 GK_PACK(GK_ISA_AVX512, GK_E5M2FNUZ, GK_BF16, e5m2fnuzbf16_avx512)
+GK_PEAK(GK_ISA_AMXBF16, GK_BF16, gk_peak_bf16_amxbf16)
 GK_PEAK(GK_ISA_AVX512BF16, GK_BF16, gk_peak_bf16_avx512bf16)
 
 /* 24 accumulators of 32 registers; 11 loads for 24 FMAs. */

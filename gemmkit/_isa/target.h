@@ -40,6 +40,7 @@
 #define GK_T_AVX512 GK_T_AVX2 ",avx512f,avx512bw,avx512dq,avx512vl"
 #define GK_T_AVX512VBMI GK_T_AVX512 ",avx512vbmi"
 #define GK_T_AVX512BF16 GK_T_AVX512 ",avx512bf16"
+#define GK_T_AMXBF16 GK_T_AVX512 ",amx-tile,amx-bf16"
 #define GK_T_AVX512FP16 GK_T_AVX512 ",avx512fp16"
 
 #define GK_INLINE static inline __attribute__((always_inline))

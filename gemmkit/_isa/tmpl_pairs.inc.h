@@ -7,6 +7,7 @@
 #define GK_LINES GK_CAT(gk_lines_, GK_PACK_OF)
 #define GK_WORDS_ANY GK_CAT(gk_words_any_, GK_PACK_OF)
 #define GK_PAIR_ROWS GK_CAT(gk_pair_rows_, GK_PACK_OF)
+#define GK_TURN_LINES GK_CAT(gk_turn_lines_, GK_PACK_OF)
 
 static void GK_WORDS_ANY(const char *src, ptrdiff_t step, ptrdiff_t n, uint16_t *dst)
 {
@@ -37,7 +38,15 @@ GK_INLINE __m512i GK_PAIR_ROWS(const char *even, const char *odd, ptrdiff_t full
         if (odd)
             N_WORDS(odd, full, words[1]);
     }
-    for (ptrdiff_t i = 0; i < R; i += 16) {
+    ptrdiff_t i = 0;
+    for (; i + 16 <= full; i += 16) {
+        __m512i pair = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(x + i)));
+        if (odd)
+            pair = _mm512_or_si512(pair, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(y + i))), 16));
+        _mm512_storeu_si512(dst + 4 * i, pair);
+        least = gk_lesser_bf16_avx512(least, pair);
+    }
+    for (; i < R; i += 16) {
         const __mmask16 out = gk_first_avx512(R - i < 16 ? (int)(R - i) : 16);
         const __mmask16 in = i < full ? gk_first_avx512(full - i < 16 ? (int)(full - i) : 16) : 0;
         __m512i pair = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, x + i));
@@ -91,6 +100,38 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
         gk_settle_least_avx512(dst + at);
 }
 
+/* Lines adjacent: 16 steps of k at a time become pairs in L1, of which 8 x 8 are turned over at once.  Returns how many
+ * lines are done, a multiple of 8. */
+GK_INLINE ptrdiff_t GK_TURN_LINES(const char *src, ptrdiff_t s_k, ptrdiff_t full, ptrdiff_t k, char *dst, char *trailer)
+{
+    enum { STEPS = 16 };
+    const ptrdiff_t length = 2 * (k + k % 2), lines = full / 8 * 8;
+    char pairs[STEPS / 2][4 * GK_MOST_R];
+    __m512i least = _mm512_loadu_si512(trailer);
+    if (!lines)
+        return 0;
+    for (ptrdiff_t p0 = 0; p0 < k; p0 += STEPS) {
+        const ptrdiff_t some = k - p0 < STEPS ? k - p0 : STEPS;
+        for (ptrdiff_t p = 0; p < some; p += 2) {
+            const char *even = src + (p0 + p) * s_k;
+            least = GK_PAIR_ROWS(even, p + 1 < some ? even + s_k : NULL, lines, lines, pairs[p / 2], least);
+        }
+        for (ptrdiff_t i = 0; i < lines; i += 8) {
+            char *d = dst + i * length + 2 * p0;
+            if (some == STEPS) {
+                gk_transpose_f32_avx(pairs[0] + 4 * i, sizeof pairs[0], d, length);
+                continue;
+            }
+            for (ptrdiff_t j = 0; j < 8; j++) {
+                for (ptrdiff_t p = 0; p < some; p += 2)
+                    memcpy(d + j * length + 2 * p, pairs[p / 2] + 4 * (i + j), 4);
+            }
+        }
+    }
+    _mm512_storeu_si512(trailer, least);
+    return lines;
+}
+
 static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
 {
     const ptrdiff_t length = k + k % 2;
@@ -98,7 +139,10 @@ static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w,
         const ptrdiff_t full = w < R ? w : R;
         char *trailer = dst + R * length * 2;
         memset(trailer, 0xff, GK_TRAILER);
-        for (ptrdiff_t i = 0; i < full; i++) {
+        ptrdiff_t done = 0;
+        if (s_w == N_ITEM)
+            done = GK_TURN_LINES(src, s_k, full, k, dst, trailer);
+        for (ptrdiff_t i = done; i < full; i++) {
             uint16_t *line = (uint16_t *)dst + i * length;
             GK_WORDS_ANY(src + i * s_w, s_k, k, line);
             if (k % 2)
@@ -112,6 +156,7 @@ static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w,
 #undef GK_LINES
 #undef GK_WORDS_ANY
 #undef GK_PAIR_ROWS
+#undef GK_TURN_LINES
 #undef GK_PACK_OF
 #undef N_ITEM
 #undef N_WORDS

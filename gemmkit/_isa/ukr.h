@@ -30,6 +30,7 @@ enum {
     GK_ISA_AVX512VBMI = 1 << 5,
     GK_ISA_AVX512BF16 = 1 << 6,
     GK_ISA_AVX512FP16 = 1 << 7,
+    GK_ISA_AMXBF16 = 1 << 8, /* tiles and their bfloat16 product */
 };
 
 /* The first two are accumulated in; the others are narrow: widened to float32, or to BF16 panels, by packers and loads. */
@@ -61,6 +62,8 @@ typedef void (*gk_ukr_fn)(const gk_ukr_args *);
 enum {
     /* The row takes subnormal operands for zero and gives zero for subnormal sums. */
     GK_FLUSHES_DENORMALS = 1,
+    /* A is to be packed as lines, even if its own are not contiguous; other layouts are right, but slow. */
+    GK_WANTS_LINES = 2,
 };
 
 typedef struct gk_ukr {
@@ -72,6 +75,7 @@ typedef struct gk_ukr {
     int vl; /* accumulators a vector */
     uint32_t flags;
     gk_ukr_fn fn;
+    void (*release)(void); /* gives back what fn holds from call to call in this thread; NULL: nothing */
 } gk_ukr;
 
 /* ---- Packers ---------------------------------------------------------------------------------------------------

@@ -30,4 +30,4 @@ cdef object finish(Call *call, object out, cnp.ndarray c, double alpha, double b
 cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha, double beta, const Job *planned,
                      int forced) except -1
 # An array to compute into: `out` itself, or a fresh one to copy to `out` from when `out` can't be computed into.
-cdef cnp.ndarray result_for(Call *call, object out, tuple inputs)
+cdef cnp.ndarray result_for(Call *call, object out, tuple inputs, str name=*)

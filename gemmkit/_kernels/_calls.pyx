@@ -25,12 +25,14 @@ cdef double GIL_WORK = 32 * 1024.0
 
 cdef double real(object x, str name) except? -1.0:
     """A scalar argument: a number or what converts to one, but no text."""
-    if isinstance(x, (float, int)):
+    if isinstance(x, float):
         return x
     if isinstance(x, (str, bytes, bytearray)) or not (hasattr(x, "__float__") or hasattr(x, "__index__")):
         raise TypeError(f"{name}: expected a real number, got {type(x).__name__}")
     try:
         return float(x)
+    except OverflowError as error:
+        raise OverflowError(f"{name}: {error}") from None
     except (TypeError, ValueError):
         raise TypeError(f"{name}: expected a real number, got {type(x).__name__}") from None
 
@@ -165,7 +167,7 @@ cdef bint elements_apart(cnp.ndarray x):
     return True
 
 
-cdef cnp.ndarray result_for(Call *call, object out, tuple inputs):
+cdef cnp.ndarray result_for(Call *call, object out, tuple inputs, str name="out"):
     """An array to compute into: `out` itself where that is possible, else a fresh one."""
     cdef cnp.ndarray o
     cdef int d
@@ -175,21 +177,21 @@ cdef cnp.ndarray result_for(Call *call, object out, tuple inputs):
     if isinstance(out, tuple) and len(out) == 1:  # as numpy's ufuncs take it
         out = out[0]
     if not isinstance(out, np.ndarray):
-        raise TypeError(f"out: expected an ndarray, got {type_name(out)}")
+        raise TypeError(f"{name}: expected an ndarray, got {type_name(out)}")
     o = out
     right = cnp.PyArray_NDIM(o) == call.ndim
     if right:
         for d in range(call.ndim):
             right = right and cnp.PyArray_DIMS(o)[d] == call.shape[d]
     if not right:
-        raise ValueError(f"out: expected shape {tuple([call.shape[d] for d in range(call.ndim)])}, got {out.shape}")
+        raise ValueError(f"{name}: expected shape {tuple([call.shape[d] for d in range(call.ndim)])}, got {out.shape}")
     if out.dtype.newbyteorder("=") != dtype_of(call.job.c_type):
-        raise TypeError(f"out: expected dtype {dtype_of(call.job.c_type)}, got {out.dtype}")
+        raise TypeError(f"{name}: expected dtype {dtype_of(call.job.c_type)}, got {out.dtype}")
     if not cnp.PyArray_ISWRITEABLE(o):
-        raise ValueError("out: the array is read-only")
+        raise ValueError(f"{name}: the array is read-only")
     for d in range(call.ndim):
         if cnp.PyArray_STRIDES(o)[d] == 0 and cnp.PyArray_DIMS(o)[d] > 1 and cnp.PyArray_SIZE(o) > 0:
-            raise ValueError(f"out: axis {d} has stride 0, so its elements are one and the same")
+            raise ValueError(f"{name}: axis {d} has stride 0, so its elements are one and the same")
     right = cnp.PyArray_ISALIGNED(o) and cnp.PyArray_ISNOTSWAPPED(o) and elements_apart(o)
     if right:
         for x in inputs:

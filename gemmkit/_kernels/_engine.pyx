@@ -6,7 +6,7 @@ _parallel and given back by it.
 from libc.string cimport memset
 
 from gemmkit._kernels._numbers cimport ceil_div, least, round_up
-from gemmkit._kernels._registry cimport (GK_DOT, GK_FLUSHES_DENORMALS, GK_GEMM, GK_STREAM, current_cpu, gk_cpu,
+from gemmkit._kernels._registry cimport (GK_DOT, GK_FLUSHES_DENORMALS, GK_GEMM, GK_STREAM, GK_WANTS_LINES, current_cpu, gk_cpu,
                                          gk_epi_args, gk_epi_fn, gk_item, gk_panel_bytes, gk_ukr, gk_ukr_args, panel_type,
                                          select_epilogue, select_exact, select_pack, select_row)
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
@@ -39,6 +39,7 @@ cdef void describe(const Job *job, Problem *p) noexcept nogil:
     p.item, p.a_item, p.b_item, p.panel_item = job.item, job.a_item, job.b_item, gk_item[panel]
     p.widen_a, p.widen_b, p.narrow_c = job.a_type != job.acc, job.b_type != job.acc, job.c_type != job.acc
     p.place_a = place.a_type == job.a_type
+    p.lines_a = gemm.flags & GK_WANTS_LINES != 0
     p.rs_a, p.cs_a, p.rs_b, p.cs_b = job.rs_a, job.cs_a, job.rs_b, job.cs_b
     p.b_prepacked = job.b_prepacked
     p.mr, p.nr, p.vl = gemm.mr, gemm.nr, gemm.vl
@@ -92,6 +93,7 @@ cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil:
     follows A's layout.
     """
     cdef Problem p
+    cdef bint adjacent
     if not job.b_prepacked and not same_layout(job, planned):
         # A forced algorithm binds the plan's own layout; one that can't read this call's operands gives way.
         describe(job, &p)
@@ -101,8 +103,9 @@ cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil:
     job.panel, job.panel_item = planned.panel, planned.panel_item
     job.pack_a, job.pack_b, job.finish = planned.pack_a, planned.pack_b, planned.finish
     if not same_layout(job, planned):
-        job.how.a_lines = job.cs_a == job.a_item or job.k <= 1
-        job.how.pack_a = job.a_type != job.acc or not job.how.a_lines
+        adjacent = job.cs_a == job.a_item or job.k <= 1
+        job.how.a_lines = adjacent or job.gemm.flags & GK_WANTS_LINES
+        job.how.pack_a = job.a_type != job.acc or not adjacent
         job.how.ms = job.gemm.mr if job.how.pack_a else ceil_div(job.m, ceil_div(job.m, job.gemm.mr)) if job.m else 1
         job.how.mc = rows_at_once(least(job.m, job.how.mb), job.how.kc * job.panel_item, job.gemm.mr, job.how.pack_a)
     settle_epilogue(job)
@@ -115,7 +118,7 @@ cdef size_t workspace_bytes(const Job *job, int num_threads) noexcept nogil:
         return 0
     if job.how.algorithm == SPLIT_K:
         chunk_of(job, &part)
-        return job.how.splits * (partial_bytes(job) + workspace_bytes(&part, 1))
+        return job.how.splits * partial_bytes(job) + least(num_threads, job.how.splits) * private_bytes(&part)
     return loops_bytes(job, num_threads)
 
 
@@ -126,8 +129,12 @@ cdef struct Split:
     const Place *at
     Job part
     char *partials  # splits x M x N, each a whole number of lines
-    char *private  # a chunk's own packing space
+    char *private  # each thread's packing space
     ptrdiff_t rows
+
+
+cdef inline size_t private_bytes(const Job *part) noexcept nogil:
+    return round_up(workspace_bytes(part, 1), LINE)
 
 
 cdef size_t partial_bytes(const Job *job) noexcept nogil:
@@ -153,7 +160,7 @@ cdef void split_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     at.a, at.b = s.at.a + p * part.cs_a, s.at.b + p * part.rs_b
     at.c, at.bias = s.partials + task * partial_bytes(s.job), NULL
     part.k = least(part.k, s.job.k - p)
-    run_serial(&part, &at, s.private + task * workspace_bytes(&s.part, 1))
+    run_serial(&part, &at, s.private + thread * private_bytes(&s.part))
 
 
 cdef void join_task(void *context, ptrdiff_t task, int thread) noexcept nogil:

@@ -165,6 +165,8 @@ cdef void tiles(const Phase *f, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdif
                 j += ns
             i += ms
         jb = jb_end
+    if job.gemm.release != NULL:
+        job.gemm.release()
 
 
 cdef void tile_task(void *context, ptrdiff_t task, int thread) noexcept nogil:

@@ -6,7 +6,7 @@ import numpy as np
 from gemmkit._kernels._calls cimport Call, bind, finish, real
 from gemmkit._kernels._registry cimport GK_F64
 from gemmkit._kernels._schedule cimport AUTO
-from gemmkit._kernels._types cimport Types, operand, plain_type, settle, type_of
+from gemmkit._kernels._types cimport Types, is_number, operand, plain_type, settle, type_of
 
 cnp.import_array()
 
@@ -15,7 +15,10 @@ cdef cnp.ndarray as_array(object x, str name, int *type):
     """x as an array, with the code of its type; not converted yet."""
     type[0] = plain_type(x)
     if type[0] < 0:
-        x = np.asarray(x)
+        try:
+            x = np.asarray(x)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
         type[0] = type_of(x.dtype, name)
     return x
 
@@ -88,7 +91,7 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, bint trans_a=False, bint trans_b=
     b : array_like, shape (K, N), or (N, K) with `trans_b`
     c : array_like, optional
         The same types.  Broadcasts one way to (M, N): (), (1,), (N,), (1, N), (M, 1), (1, 1) or (M, N); read in place.  A
-        Python number takes the type of the sums.
+        Python number takes the type of the sums; numpy's scalars have types of their own.
     alpha, beta : float
         Used at the precision of the sums.  With ``beta == 0`` c is not read; ``alpha == 0`` still multiplies.
     trans_a, trans_b : bool
@@ -119,7 +122,7 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, bint trans_a=False, bint trans_b=
     cdef int bias_type = -1
     cdef double al = real(alpha, "alpha"), be = real(beta, "beta")
     cdef cnp.ndarray x = as_array(a, "a", &types.a), y = as_array(b, "b", &types.b), bias = None
-    weak = isinstance(c, (int, float))
+    cdef bint weak = is_number(c)
     if c is not None and not weak:
         bias = as_array(c, "c", &bias_type)
     settle(&types, out_dtype, out, bias_type)

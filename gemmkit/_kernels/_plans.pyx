@@ -15,7 +15,7 @@ from gemmkit._kernels._loops cimport Job, Place
 from gemmkit._kernels._parallel cimport threads_for
 from gemmkit._kernels._registry cimport GK_F64, panel_type
 from gemmkit._kernels._schedule cimport AUTO, STREAM_STEP, Problem, refusal
-from gemmkit._kernels._types cimport Types, dtype_of, operand, plain_type, settle, type_of
+from gemmkit._kernels._types cimport Types, dtype_of, is_number, operand, plain_type, settle, type_of
 from libc.stdlib cimport free, malloc
 
 from gemmkit._kernels import _registry, _schedule
@@ -59,7 +59,8 @@ cdef cnp.ndarray checked(object x, str name, tuple shape, int given, int type):
         return x
     x = np.asarray(x)
     if x.dtype.newbyteorder("=") != dtype_of(given):
-        raise TypeError(f"{name}: expected dtype {dtype_of(given)}, got {x.dtype}")
+        hint = " (b_dtype= lets it differ)" if name == "b" else ""
+        raise TypeError(f"{name}: expected dtype {dtype_of(given)}, got {x.dtype}{hint}")
     if x.shape != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {x.shape}")
     return operand(x, name, type)
@@ -176,7 +177,7 @@ cdef class Plan:
 
     cdef cnp.ndarray checked_c(self, object c):
         """c as a bias that broadcasts one way to the result."""
-        if isinstance(c, (int, float)):
+        if is_number(c):
             c = operand(c, "c", self.types.acc)
         c = np.asarray(c)
         cdef int type = type_of(c.dtype, "c")
@@ -219,6 +220,11 @@ cdef class Plan:
     def out_dtype(self):
         """The number type of the result."""
         return dtype_of(self.types.c)
+
+    @property
+    def panel_dtype(self):
+        """The number type that packed operands have: that of the sums, or bfloat16 for its dot instructions."""
+        return dtype_of(self.job.panel)
 
     @property
     def algorithm(self):
@@ -282,8 +288,8 @@ cdef class Plan:
 
     @property
     def workspace_bytes(self):
-        """Bytes that one thread borrows for packed panels and partial sums; times the threads that pack for themselves."""
-        return workspace_bytes(&self.job, 1)
+        """Bytes that a call made now would borrow for packed panels and partial sums, one product of a batch at a time."""
+        return workspace_bytes(&self.job, self.num_threads if self.count == 1 else 1)
 
     @property
     def work(self):
@@ -306,9 +312,11 @@ cdef class Plan:
         cdef const char *why = refusal(&p, _schedule.CODES[algorithm])
         return None if why == NULL else why.decode()
 
-    def described(self, what):
+    cdef str described(self, str what):
         owned = f", B packed in {self.packed_bytes:,} bytes" if self.owns_b else ""
-        types = self.dtype if self.dtype == self.b_dtype == self.out_dtype else f"{self.dtype} x {self.b_dtype} -> {self.out_dtype}"
+        types = str(self.dtype) if self.dtype == self.b_dtype else f"{self.dtype} x {self.b_dtype}"
+        if self.out_dtype != self.dtype:
+            types += f" -> {self.out_dtype}"
         return (f"<{type(self).__name__} {what} {types}: {self.algorithm}, {self.kernel}, "
                 f"MC {self.mc} NC {self.nc} KC {self.kc} NB {self.nb}, threads {self.num_threads}, "
                 f"workspace {self.workspace_bytes:,} bytes{owned}>")
@@ -326,19 +334,24 @@ cdef cnp.ndarray contiguous_shape(tuple shape, object dtype):
 
 
 cdef class GemmPlan(Plan):
-    """A Gemm of fixed shape: ``alpha * A @ B + beta * C`` (ONNX Gemm 13).
+    """GemmPlan(m, n, k, dtype, *, trans_a=False, trans_b=False, alpha=1.0, beta=1.0, b=None, algorithm="auto", b_dtype=None, out_dtype=None)
+
+    A Gemm of fixed shape: ``alpha * A @ B + beta * C`` (ONNX Gemm 13).
 
     Parameters
     ----------
     m, n, k : int
         A is (m, k), B is (k, n).
     dtype : dtype
-        Of A, and of B and the result as `gemmkit.matmul` does it unless said otherwise; c may have any type.
+        Of A, and of B and the result as `gemmkit.matmul` does it unless said otherwise.  c has no say in that: it may have
+        any type but float64, which only a plan of float64 takes.
     trans_a, trans_b : bool
         The plan is called with A as (k, m), B as (n, k).
     alpha, beta : float
     b : array_like, optional
-        Packed now and owned by the plan, whatever happens to the array later.
+        Packed now and owned by the plan, whatever happens to the array later.  Its dtype must be `b_dtype`.  Panels are
+        float32 for a narrow type, or bfloat16 where its dot instructions are in use, so they can be larger than b
+        (`packed_bytes`); for up to four rows a narrow b is kept as it is.
     algorithm : str
         Force one of general, direct, small_k, skinny_m, skinny_n, split_k; "auto" chooses.
     b_dtype, out_dtype : dtype, optional
@@ -357,7 +370,7 @@ cdef class GemmPlan(Plan):
                     real(alpha, "alpha"), real(beta, "beta"), trans_a, trans_b, b, algorithm)
 
     def __call__(self, a, b=None, c=None, out=None):
-        """Return ``alpha * A @ B + beta * c``; arguments as for `gemmkit.gemm`, of the plan's own shapes and dtype."""
+        """Return ``alpha * A @ B + beta * c``; arguments as for `gemmkit.gemm`, of the plan's own shapes and types."""
         return self.run(a, b, c, out)
 
     def __repr__(self):
@@ -365,7 +378,9 @@ cdef class GemmPlan(Plan):
 
 
 cdef class MatMulPlan(Plan):
-    """A matrix product of fixed shapes (numpy.matmul, ONNX MatMul 13).
+    """MatMulPlan(a_shape, b_shape, dtype, *, b=None, algorithm="auto", b_dtype=None, out_dtype=None)
+
+    A matrix product of fixed shapes (numpy.matmul, ONNX MatMul 13).
 
     Parameters
     ----------
@@ -386,7 +401,7 @@ cdef class MatMulPlan(Plan):
                     False, b, algorithm)
 
     def __call__(self, a, b=None, out=None):
-        """Return ``a @ b``; arguments as for `gemmkit.matmul`, of the plan's own shapes and dtype."""
+        """Return ``a @ b``; arguments as for `gemmkit.matmul`, of the plan's own shapes and types."""
         return self.run(a, b, None, out)
 
     def __repr__(self):
@@ -394,7 +409,9 @@ cdef class MatMulPlan(Plan):
 
 
 cdef class StridedBatchedGemm(Plan):
-    """`batch` Gemms of one shape, each operand a stack with any strides.
+    """StridedBatchedGemm(batch, m, n, k, dtype, *, trans_a=False, trans_b=False, alpha=1.0, beta=1.0, b=None, algorithm="auto", b_dtype=None, out_dtype=None)
+
+    `batch` Gemms of one shape, each operand a stack with any strides.
 
     Parameters
     ----------
@@ -421,7 +438,9 @@ cdef class StridedBatchedGemm(Plan):
 
 
 cdef class GroupedGemm:
-    """Unequal products scheduled together: those that can use every thread one by one, the others side by side.
+    """GroupedGemm(shapes, dtype, *, trans_a=False, trans_b=False, alpha=1.0, b_dtype=None, out_dtype=None)
+
+    Unequal products scheduled together: those that can use every thread one by one, the others side by side.
 
     Parameters
     ----------
@@ -454,9 +473,9 @@ cdef class GroupedGemm:
         Parameters
         ----------
         a, b : sequences of array_like
-            One matrix a product, of its shape and the plan's dtype.
+            One matrix a product, of its shape and the plan's types.
         out : sequence of ndarray, optional
-            One result a product; they must not overlap each other.
+            One result a product, or None; they must not overlap each other.
         """
         cdef ptrdiff_t count = len(self.plans), i
         cdef Call call
@@ -488,7 +507,7 @@ cdef class GroupedGemm:
                 x, y = pairs[i]
                 order[i] = self.order[i]
                 bind(&call, &plan.types, x, plan.trans_a, y, NULL, plan.trans_b)
-                result = result_for(&call, outs[i], inputs if outs[i] is not None else ())
+                result = result_for(&call, outs[i], inputs if outs[i] is not None else (), f"out[{i}]")
                 if bind_result(&call, result, None, plan.alpha, 0.0, &plan.job, plan.forced):
                     result = np.empty(plan.out_shape, plan.out_dtype)
                     bind_result(&call, result, None, plan.alpha, 0.0, &plan.job, plan.forced)

@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t, uint64_t
 cdef extern from "ukr.h" nogil:
     enum: GK_F32, GK_F64, GK_F16, GK_BF16, GK_E4M3FN, GK_E4M3FNUZ, GK_E5M2, GK_E5M2FNUZ, GK_NUM_TYPES
     enum: GK_GEMM, GK_DOT, GK_STREAM, GK_NUM_ROLES
-    enum: GK_FLUSHES_DENORMALS
+    enum: GK_FLUSHES_DENORMALS, GK_WANTS_LINES
     enum: GK_MOST_R
 
     const signed char gk_item[]
@@ -40,6 +40,7 @@ cdef extern from "ukr.h" nogil:
         int vl
         uint32_t flags
         gk_ukr_fn fn
+        void (*release)() noexcept nogil
 
     ctypedef void (*gk_pack_fn)(const char *, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, char *) noexcept nogil
 

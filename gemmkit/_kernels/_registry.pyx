@@ -22,7 +22,7 @@ cdef extern from "ukr.h" nogil:
     const int gk_num_epis
     const gk_peak gk_peaks[]
     const int gk_num_peaks
-    enum: GK_ISA_SCALAR, GK_ISA_SSE2, GK_ISA_AVX, GK_ISA_AVX2, GK_ISA_AVX512, GK_ISA_AVX512VBMI, GK_ISA_AVX512BF16, GK_ISA_AVX512FP16
+    enum: GK_ISA_SCALAR, GK_ISA_SSE2, GK_ISA_AVX, GK_ISA_AVX2, GK_ISA_AVX512, GK_ISA_AVX512VBMI, GK_ISA_AVX512BF16, GK_ISA_AVX512FP16, GK_ISA_AMXBF16
 
 cdef extern from *:
     """
@@ -44,7 +44,7 @@ cdef extern from "cpu_features.h":
 # Ordered from the weakest to the strongest; forcing one leaves it and those below it.
 ISA_BITS = {"scalar": GK_ISA_SCALAR, "sse2": GK_ISA_SSE2, "avx": GK_ISA_AVX, "avx2": GK_ISA_AVX2,
             "avx512": GK_ISA_AVX512, "avx512vbmi": GK_ISA_AVX512VBMI, "avx512bf16": GK_ISA_AVX512BF16,
-            "avx512fp16": GK_ISA_AVX512FP16}
+            "avx512fp16": GK_ISA_AVX512FP16, "amxbf16": GK_ISA_AMXBF16}
 ROLE_NAMES = {GK_GEMM: "gemm", GK_DOT: "dot", GK_STREAM: "stream"}
 TYPE_NAMES = {GK_F32: "float32", GK_F64: "float64", GK_F16: "float16", GK_BF16: "bfloat16",
               GK_E4M3FN: "float8_e4m3fn", GK_E4M3FNUZ: "float8_e4m3fnuz", GK_E5M2: "float8_e5m2",
@@ -334,6 +334,8 @@ def run_row(int index, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, cnp.ndarray 
         raise ValueError("run_row: this row needs b's rows contiguous")
     with nogil:
         r.fn(&g)
+        if r.release != NULL:
+            r.release()
 
 
 def run_pack(int index, cnp.ndarray src, ptrdiff_t R, cnp.ndarray dst, bint lines=False):
@@ -385,6 +387,8 @@ def measure_peak(str type):
 
     For a type without an instruction of its own in use, that of the type it is widened to.
     """
+    if type not in TYPE_CODES:
+        raise ValueError(f"type: expected one of {', '.join(TYPE_CODES)}, got {type!r}")
     cdef int i, t = TYPE_CODES[type]
     cdef gk_peak_fn peak = NULL
     cdef double start, seconds, flops, best = 0
@@ -448,4 +452,7 @@ def decode_cpuid(dict table, uint64_t xcr0):
 
 
 gk_cpu_detect(&machine)
-set_isa(os.environ.get("GEMMKIT_ISA") or None)
+try:
+    set_isa(os.environ.get("GEMMKIT_ISA") or None)
+except ValueError as error:
+    raise ValueError(f"GEMMKIT_ISA: {str(error).removeprefix('isa: ')}") from None

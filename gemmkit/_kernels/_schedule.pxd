@@ -26,6 +26,7 @@ cdef struct Problem:
     ptrdiff_t a_item, b_item  # as the operands lie
     ptrdiff_t panel_item  # as the general algorithm packs them
     bint widen_a, widen_b  # narrower than the sums
+    bint lines_a  # the row that reads panels wants A packed by lines, whatever its layout
     bint place_a  # but the row that reads B in place reads such an A so too
     bint narrow_c  # so is C: partial sums can't wait in it
     ptrdiff_t rs_a, cs_a, rs_b, cs_b  # bytes

@@ -12,6 +12,7 @@ cdef enum:
     DOT_COLUMNS = 4
     SMALL_K_DEPTH = 32
     SPLIT_OUTPUT = 4096  # outputs up to 64 x 64 have too few tiles for several threads
+    KC_MOST = 1024
     RUNNING_SUM = 8192  # steps of K that one sum may run over before it is added to another
     SPLIT_SIDE = 128  # a longer side can be shared out as it is
     SPLIT_DEPTH = 512  # the least K a chunk is worth: adding its partial sum up costs one step of K per chunk
@@ -25,6 +26,7 @@ cdef enum:
 cdef double SPLIT_WORK = 2.0 * 1024 * 1024  # multiply-adds; below this one thread is as good
 cdef ptrdiff_t L3_MOST = 8 << 20  # more of B than this gains nothing once it outgrows L2, and costs workspace
 cdef ptrdiff_t A_MOST = 4 << 20  # the same of A
+cdef ptrdiff_t SHORT_MOST = 1 << 20  # bytes that a chunk of a split product widens a narrow operand into
 cdef ptrdiff_t SUMS_MOST = 4 << 20  # bytes of partial sums beside a narrow C
 
 NAMES = {AUTO: "auto", DIRECT: "direct", GENERAL: "general", SMALL_K: "small_k", SKINNY_M: "skinny_m",
@@ -80,7 +82,8 @@ cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
     # A division is worth a small product's time, so each is taken only by operands that outgrow the block.
     c.kc = p.k
     if p.k > 128:
-        c.kc = clamp(p.l1d.size // 2 // (p.mr * item), 128, 1024)
+        # Rows that want lines are AMX's, so fast that a pass over C costs more than an A from L2.
+        c.kc = clamp(p.l1d.size // 2 // (p.mr * item), KC_MOST if c.panels and p.lines_a else 128, KC_MOST)
         c.kc = p.k if p.k <= c.kc else round_up(ceil_div(p.k, ceil_div(p.k, c.kc)), 8)
     if c.algorithm == DIRECT and p.k <= 2 * c.kc:
         c.kc = p.k
@@ -148,7 +151,7 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
     it broadcasts.  A narrow B can be read in place, at the price of widening it again for every tile of rows.
     """
     cdef bint a_k_unit = k_adjacent_in_a(p), b_n_unit = n_adjacent_in_b(p)
-    cdef ptrdiff_t width
+    cdef ptrdiff_t width, tiles
     c.inner = INNER_GEMM
     c.splits, c.chunk = 1, p.k
     c.pack_a = c.pack_b = False
@@ -157,7 +160,9 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
     elif forced == DIRECT or forced == SMALL_K:
         c.algorithm = forced
     elif p.widen_b:
-        c.algorithm = DIRECT if b_n_unit and p.m <= (IN_PLACE_TILES if p.b_item == 2 else WIDENING_TILES) * p.mr else GENERAL
+        # Panels of half the bytes and twice the rate, or more, are worth packing sooner.
+        tiles = 1 if p.panel_item < p.item else IN_PLACE_TILES if p.b_item == 2 else WIDENING_TILES
+        c.algorithm = DIRECT if b_n_unit and p.m <= tiles * p.place_mr else GENERAL
     elif p.k <= SMALL_K_DEPTH and p.m >= 4 * p.mr and p.n >= 2 * p.nr:
         c.algorithm = SMALL_K
     elif not b_n_unit:
@@ -178,9 +183,9 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
         c.pack_a = not a_k_unit
     elif c.algorithm == SMALL_K:
         c.pack_b = not b_n_unit
-    c.panels = c.algorithm == GENERAL
+    c.panels = c.pack_b or p.b_prepacked
     c.pack_a = c.pack_a or (p.widen_a and not (p.place_a and not c.pack_b and not p.b_prepacked))
-    c.a_lines = c.pack_a and a_k_unit
+    c.a_lines = c.pack_a and (a_k_unit or (c.panels and p.lines_a))
     cdef Problem tile = p[0]
     if not c.pack_b and not p.b_prepacked:
         tile.mr, tile.nr, tile.vl = p.place_mr, p.place_nr, p.place_vl
@@ -248,6 +253,9 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
             and p.k >= SPLIT_DEPTH and work >= SPLIT_WORK // 4):
         # Rows of B too short to be cut: threads had better have rows of their own.
         splits = clamp(p.k // (SPLIT_DEPTH // 2), 2, 4)
+    if splits > 1 and (p.widen_a or p.widen_b):
+        # The short operand of a chunk is widened as a whole, so that long vectors need more chunks.
+        splits = clamp(ceil_div(p.k, clamp(SHORT_MOST // (least(p.m, p.n) * p.item), SPLIT_DEPTH, 1 << 30)), splits, 1 << 30)
     if splits > 1:
         chunk = p[0]
         chunk.k = round_up(ceil_div(p.k, splits), 8)
@@ -339,7 +347,7 @@ def choose_algorithm(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, *, int item=4, a_ite
     cdef Choice c
     p.m, p.n, p.k, p.item, p.b_prepacked = m, n, k, item, b_prepacked
     p.a_item, p.b_item, p.panel_item = a_item or item, b_item or item, panel_item or item
-    p.place_a = False
+    p.place_a = p.lines_a = False
     p.widen_a, p.widen_b, p.narrow_c = p.a_item < item, p.b_item < item, (c_item or item) < item
     p.rs_a, p.cs_a = a_strides or (k * p.a_item, p.a_item)
     p.rs_b, p.cs_b = b_strides or (n * p.b_item, p.b_item)

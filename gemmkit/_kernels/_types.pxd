@@ -13,3 +13,5 @@ cdef int plain_type(object x) noexcept
 cdef int type_of(object dtype, str name) except -1
 cdef int settle(Types *types, object out_dtype, object out, int bias) except -1
 cdef cnp.ndarray operand(object x, str name, int type)
+# Whether x is a Python number, which takes the type of what it meets; numpy's scalars have types of their own.
+cdef bint is_number(object x)

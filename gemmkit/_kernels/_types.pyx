@@ -46,13 +46,15 @@ cdef int plain_type(object x) noexcept:
 
 cdef int type_of(object dtype, str name) except -1:
     """The code of a dtype, whatever its byte order."""
+    if dtype is None:
+        raise TypeError(f"{name}: expected one of {NAMES}, got None")
     try:
         dtype = np.dtype(dtype)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
     code = CODES.get(dtype.newbyteorder("="))
     if code is None:
-        raise TypeError(f"{name}: dtype {dtype} can't be multiplied here; expected one of {NAMES}")
+        raise TypeError(f"{name}: dtype {dtype} is not supported; expected one of {NAMES}")
     return code
 
 
@@ -91,7 +93,14 @@ cdef int settle(Types *types, object out_dtype, object out, int bias) except -1:
 cdef cnp.ndarray operand(object x, str name, int type):
     """x as an aligned native array of `type`, copied only if it isn't one."""
     cdef cnp.ndarray a
-    a = np.asarray(x, dtype=DTYPES[type])
+    try:
+        a = np.asarray(x, dtype=DTYPES[type])
+    except OverflowError as error:
+        raise OverflowError(f"{name}: {error}") from None
     if not cnp.PyArray_ISALIGNED(a):
         a = a.copy()
     return a
+
+
+cdef bint is_number(object x):
+    return isinstance(x, (int, float)) and not isinstance(x, (bool, np.generic))
