@@ -162,7 +162,8 @@ cdef void choose_tiles(const Problem *p, int forced, Choice *c) noexcept nogil:
     elif p.widen_b:
         # Panels of half the bytes and twice the rate, or more, are worth packing sooner.
         tiles = 1 if p.panel_item < p.item else IN_PLACE_TILES if p.b_item == 2 else WIDENING_TILES
-        c.algorithm = DIRECT if b_n_unit and p.m <= tiles * p.place_mr else GENERAL
+        # An AMX tile takes 32 steps of K at least.
+        c.algorithm = DIRECT if b_n_unit and (p.m <= tiles * p.place_mr or (p.lines_a and p.k < 16)) else GENERAL
     elif p.k <= SMALL_K_DEPTH and p.m >= 4 * p.mr and p.n >= 2 * p.nr:
         c.algorithm = SMALL_K
     elif not b_n_unit:
@@ -225,6 +226,11 @@ cdef inline ptrdiff_t stream_rows(const Problem *p) noexcept nogil:
     return 1 if bytes <= p.l1d.size else STREAM_ROWS if bytes <= L3_MOST else STREAM_ROWS_FAR
 
 
+cdef inline ptrdiff_t dot_columns(const Problem *p) noexcept nogil:
+    """Columns up to which A is better read as it lies: more if it would have to be widened to be packed."""
+    return 2 * DOT_COLUMNS if p.widen_a and (p.panel_item == p.item or p.a_item == 2) else DOT_COLUMNS
+
+
 cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
     """Fill `c` with the algorithm and blocks for `p`; `forced` must have no `refusal`."""
     cdef bint a_k_unit = k_adjacent_in_a(p), b_n_unit = n_adjacent_in_b(p), b_k_unit = k_adjacent_in_b(p)
@@ -268,7 +274,7 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
     c.pack_a = c.pack_b = c.panels = c.a_lines = False
     c.mb = p.m
     if forced == AUTO or forced == NEVER_SPLIT or forced == SKINNY_M or forced == SKINNY_N:
-        if (forced == SKINNY_N or (forced != SKINNY_M and p.n <= DOT_COLUMNS and p.k >= 2 * p.vl)) and a_k_unit:
+        if (forced == SKINNY_N or (forced != SKINNY_M and p.n <= dot_columns(p) and p.k >= 2 * p.vl)) and a_k_unit:
             c.algorithm, c.inner = SKINNY_N, INNER_DOT
             c.pack_b = not b_k_unit or p.widen_b
             skinny_blocks(p, c)
