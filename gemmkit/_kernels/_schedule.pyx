@@ -10,6 +10,8 @@ cdef enum:
     STREAM_ROWS_FAR = 16  # of a B that lies in memory, where jumping from page to page costs more than arithmetic
     DOT_ROWS = 16
     DOT_COLUMNS = 4
+    TURNING_ROWS = 8
+    TURNING_DEPTH = 64
     SMALL_K_DEPTH = 32
     SPLIT_OUTPUT = 4096  # outputs up to 64 x 64 have too few tiles for several threads
     KC_MOST = 1024
@@ -231,6 +233,11 @@ cdef inline ptrdiff_t dot_columns(const Problem *p) noexcept nogil:
     return 2 * DOT_COLUMNS if p.widen_a and (p.panel_item == p.item or p.a_item == 2) else DOT_COLUMNS
 
 
+cdef inline bint turns_too_much(const Problem *p) noexcept nogil:
+    """Whether laying B's columns out along K, element by element, costs more than the few rows of A gain by it."""
+    return p.m < TURNING_ROWS and p.k <= TURNING_DEPTH and not k_adjacent_in_b(p) and n_adjacent_in_b(p)
+
+
 cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
     """Fill `c` with the algorithm and blocks for `p`; `forced` must have no `refusal`."""
     cdef bint a_k_unit = k_adjacent_in_a(p), b_n_unit = n_adjacent_in_b(p), b_k_unit = k_adjacent_in_b(p)
@@ -274,7 +281,8 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
     c.pack_a = c.pack_b = c.panels = c.a_lines = False
     c.mb = p.m
     if forced == AUTO or forced == NEVER_SPLIT or forced == SKINNY_M or forced == SKINNY_N:
-        if (forced == SKINNY_N or (forced != SKINNY_M and p.n <= dot_columns(p) and p.k >= 2 * p.vl)) and a_k_unit:
+        if (forced == SKINNY_N or (forced != SKINNY_M and p.n <= dot_columns(p) and p.k >= 2 * p.vl
+                                        and not turns_too_much(p))) and a_k_unit:
             c.algorithm, c.inner = SKINNY_N, INNER_DOT
             c.pack_b = not b_k_unit or p.widen_b
             skinny_blocks(p, c)
