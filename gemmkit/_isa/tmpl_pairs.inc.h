@@ -86,12 +86,15 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
             const ptrdiff_t full = w - w0 < R ? w - w0 : R;
             for (ptrdiff_t p = 0; p < k; p += DEPTH) {
                 const ptrdiff_t some = k - p < DEPTH ? k - p : DEPTH, steps = (some + 1) / 2;
-                for (ptrdiff_t i = 0; i < full; i++) {
-                    GK_WORDS_ANY(src + (w0 + i) * s_w + p * s_k, s_k, some, words[i]);
+                const char *pairs_of_lines = src + w0 * s_w + p * s_k;
+                const int as_is = N_IS_WORDS && s_k == N_ITEM && some % 2 == 0;
+                for (ptrdiff_t i = 0; i < full && !as_is; i++) {
+                    GK_WORDS_ANY(pairs_of_lines + i * s_w, s_k, some, words[i]);
                     if (some % 2)
                         words[i][some] = 0;
                 }
-                gk_panels_f32f32_avx512((const char *)words, DEPTH * 2, 4, full, steps, R, panel + p / 2 * line);
+                gk_panels_f32f32_avx512(as_is ? pairs_of_lines : (const char *)words, as_is ? s_w : DEPTH * 2, 4, full, steps,
+                                        R, panel + p / 2 * line);
                 gk_update_least_avx512(panel + p / 2 * line, steps * R * 2, panel + pairs * line);
             }
         }

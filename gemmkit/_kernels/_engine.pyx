@@ -12,7 +12,7 @@ from gemmkit._kernels._registry cimport (GK_DOT, GK_FLUSHES_DENORMALS, GK_GEMM, 
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
 from gemmkit._kernels._schedule cimport (AUTO, DIRECT, GENERAL, INNER_DOT, INNER_GEMM, INNER_STREAM, SPLIT_K, Choice,
                                          Problem, choose, refusal, rows_at_once)
-from gemmkit._kernels._loops cimport (Epilogue, Job, Place, column_bytes, finish_tile, loops_bytes, run_dot, run_stream,
+from gemmkit._kernels._loops cimport (Epilogue, Job, Place, aligned, column_bytes, finish_tile, loops_bytes, run_dot, run_stream,
                                       run_tiles)
 
 cdef enum:
@@ -273,18 +273,47 @@ cdef inline void place_of(const Place *base, const Batch *batch, ptrdiff_t index
         d -= 1
 
 
+cdef enum: SMALL_A = 4096  # bytes of a narrow A that a batch of single tiles widens on the stack
+
 cdef inline bint is_one_tile(const Job *job) noexcept nogil:
-    """Whether a product is one call of a micro-kernel on operands read in place: then a batch needs no loops inside."""
+    """Whether a product is one call of a micro-kernel on a B read in place: then a batch needs no loops inside."""
     cdef const Choice *how = &job.how
-    return (how.inner == INNER_GEMM and how.algorithm != SPLIT_K and not how.pack_a and not how.pack_b
-            and not job.b_prepacked and not job.narrow and job.m <= job.gemm.mr and job.n <= job.gemm.nr and job.k <= how.kc)
+    return (how.inner == INNER_GEMM and how.algorithm != SPLIT_K and not how.pack_b and not job.b_prepacked
+            and job.m <= job.gemm.mr and job.n <= job.gemm.nr and 0 < job.k <= how.kc
+            and (not how.pack_a or gk_panel_bytes(job.panel, job.gemm.mr, job.k) <= SMALL_A))
 
 
-cdef inline void one_tile(const Job *job, gk_ukr_args *g) noexcept nogil:
-    """What stays the same from product to product."""
+cdef void one_tile_items(const Items *t, ptrdiff_t first, ptrdiff_t end) noexcept nogil:
+    """Products that are one tile each: widen A if need be, one kernel, the epilogue if need be."""
+    cdef const Job *job = t.job
+    cdef char a[SMALL_A + LINE]
+    cdef char sums[512 * 8 + LINE]
+    cdef ptrdiff_t index, item = job.item
+    cdef Place at
+    cdef gk_ukr_args g
     g.m, g.n, g.k = job.m, job.n, job.k
     g.rs_a, g.cs_a, g.rs_b, g.cs_b, g.rs_c = job.rs_a, job.cs_a, job.rs_b, job.b_item, job.rs_c
     g.add, g.rs_add = NULL, job.epilogue.rs_bias
+    if job.how.pack_a:
+        g.a = aligned(a)
+        g.rs_a, g.cs_a = (job.k * item, item) if job.how.a_lines else (item, job.gemm.mr * item)
+    if job.narrow:
+        g.c, g.rs_c = aligned(sums), job.gemm.nr * item
+    for index in range(first, end):
+        place_of(t.at, t.batch, index, &at)
+        if job.how.pack_a:
+            (job.pack_a.lines if job.how.a_lines else job.pack_a.panels)(
+                at.a, job.rs_a, job.cs_a, job.m, job.k, job.gemm.mr, <char *>g.a)
+        else:
+            g.a = at.a
+        g.b = at.b
+        if not job.narrow:
+            g.c = at.c
+        if job.bias_starts:
+            g.add = at.bias
+        job.gemm.fn(&g)
+        if job.finishes:
+            finish_tile(job, &at, g.c, g.rs_c, 0, 0, g.m, g.n)
 
 
 cdef void items_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
@@ -292,17 +321,8 @@ cdef void items_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     cdef ptrdiff_t index, end = least(t.batch.count, (task + 1) * t.step)
     cdef char *workspace = t.workspace + thread * t.private_bytes
     cdef Place at
-    cdef gk_ukr_args g
     if is_one_tile(t.job):
-        one_tile(t.job, &g)
-        for index in range(task * t.step, end):
-            place_of(t.at, t.batch, index, &at)
-            g.a, g.b, g.c = at.a, at.b, at.c
-            if t.job.bias_starts:
-                g.add = at.bias
-            t.job.gemm.fn(&g)
-            if t.job.finishes:
-                finish_tile(t.job, &at, g.c, g.rs_c, 0, 0, g.m, g.n)
+        one_tile_items(t, task * t.step, end)
         return
     for index in range(task * t.step, end):
         place_of(t.at, t.batch, index, &at)

@@ -49,3 +49,5 @@ cdef void run_dot(const Job *job, const Place *at, char *workspace, int num_thre
 cdef size_t loops_bytes(const Job *job, int num_threads) noexcept nogil
 # Bytes of prepacked micro-panels: of one as wide as NR and as deep as K, in KC blocks.
 cdef ptrdiff_t column_bytes(const Job *job) noexcept nogil
+# The first line of a buffer on the stack.
+cdef char *aligned(char *p) noexcept nogil

@@ -30,7 +30,11 @@ cdef enum:
     LINE = 64  # panels start on a line: no line is written by two threads
     TASKS_PER_THREAD = 2  # so that a thread which the system holds up can be helped out
     TILE = 512 * 8 + LINE  # bytes that hold any tile of sums, 8 x 48 float32 being the largest, and its alignment
-    BIAS_ROW = 512  # elements of a bias that are widened at once
+    BIAS_BYTES = 4096  # of a bias that are widened at once
+
+
+cdef inline char *aligned_to_item(char *p) noexcept nogil:
+    return <char *>((<uintptr_t>p + 7) & ~<uintptr_t>7)
 
 
 # ---- the end of a sum -------------------------------------------------------------------------------------------
@@ -39,8 +43,8 @@ cdef void finish_tile(const Job *job, const Place *at, const char *acc, ptrdiff_
                       ptrdiff_t m, ptrdiff_t n) noexcept nogil:
     cdef const Epilogue *bias = &job.epilogue
     cdef gk_epi_args e
-    cdef double wide[BIAS_ROW]
-    cdef ptrdiff_t r, c, columns
+    cdef char wide[BIAS_BYTES + 8]
+    cdef ptrdiff_t r, c
     e.acc, e.rs_acc, e.c, e.rs_c = acc, rs_acc, at.c + i * job.rs_c + j * job.c_item, job.rs_c
     e.alpha, e.beta = bias.alpha, bias.beta
     e.m, e.n = m, n
@@ -53,23 +57,28 @@ cdef void finish_tile(const Job *job, const Place *at, const char *acc, ptrdiff_
         e.rs_bias, e.cs_bias = bias.rs_bias, bias.cs_bias
         job.finish(&e)
         return
-    # Of another type, or with gaps: widened or gathered into L1, a piece of a row at a time, a repeated row only once.
+    # Of another type, or with gaps: widened or gathered into L1, as many rows at once as fit; a repeated row or column is
+    # one row or column there too.
     cdef const char *source = e.bias
-    cdef ptrdiff_t rows = m if bias.rs_bias == 0 else 1
-    e.bias, e.cs_bias = <char *>wide, job.item if bias.cs_bias else 0
-    e.m = rows
-    r = 0
-    while r < m:
-        c = 0
-        while c < n:
-            columns = least(BIAS_ROW, n - c)
-            job.pack_bias.lines(source + r * bias.rs_bias + c * bias.cs_bias, 0, bias.cs_bias, 1,
-                                columns if bias.cs_bias else 1, 1, <char *>wide)
-            e.acc, e.n = acc + r * rs_acc + c * job.item, columns
+    cdef ptrdiff_t rows = m if bias.rs_bias else 1, width
+    cdef ptrdiff_t columns = least(n, BIAS_BYTES // job.item) if bias.cs_bias else n
+    cdef ptrdiff_t line = (columns if bias.cs_bias else 1) * job.item, most = BIAS_BYTES // line
+    e.bias, e.cs_bias = aligned_to_item(wide), job.item if bias.cs_bias else 0
+    c = 0
+    while c < n:
+        e.n = least(columns, n - c)
+        r = 0
+        while r < m:
+            e.m = m if rows == 1 else least(most, m - r)
+            width = e.n if bias.cs_bias else 1
+            job.pack_bias.lines(source + r * bias.rs_bias + c * bias.cs_bias, bias.rs_bias, bias.cs_bias,
+                                1 if rows == 1 else e.m, width, 1, <char *>e.bias)
+            e.rs_bias = 0 if rows == 1 else width * job.item
+            e.acc = acc + r * rs_acc + c * job.item
             e.c = at.c + (i + r) * job.rs_c + (j + c) * job.c_item
             job.finish(&e)
-            c += columns
-        r += rows
+            r += e.m
+        c += e.n
 
 
 cdef inline void start_sum(const Job *job, const Place *at, ptrdiff_t i, ptrdiff_t j, bint first, gk_ukr_args *g) noexcept nogil:
@@ -83,7 +92,7 @@ cdef inline void start_sum(const Job *job, const Place *at, ptrdiff_t i, ptrdiff
         g.add, g.rs_add = NULL, 0
 
 
-cdef inline char *aligned(char *p) noexcept nogil:
+cdef char *aligned(char *p) noexcept nogil:
     return <char *>((<uintptr_t>p + LINE - 1) & ~<uintptr_t>(LINE - 1))
 
 
