@@ -71,8 +71,11 @@ cdef void finish_tile(const Job *job, const Place *at, const char *acc, ptrdiff_
         while r < m:
             e.m = m if rows == 1 else least(most, m - r)
             width = e.n if bias.cs_bias else 1
-            job.pack_bias.lines(source + r * bias.rs_bias + c * bias.cs_bias, bias.rs_bias, bias.cs_bias,
-                                1 if rows == 1 else e.m, width, 1, <char *>e.bias)
+            if bias.cs_bias:
+                job.pack_bias.lines(source + r * bias.rs_bias + c * bias.cs_bias, bias.rs_bias, bias.cs_bias,
+                                    1 if rows == 1 else e.m, width, 1, <char *>e.bias)
+            else:  # a column is one line
+                job.pack_bias.lines(source + r * bias.rs_bias, 0, bias.rs_bias, 1, 1 if rows == 1 else e.m, 1, <char *>e.bias)
             e.rs_bias = 0 if rows == 1 else width * job.item
             e.acc = acc + r * rs_acc + c * job.item
             e.c = at.c + (i + r) * job.rs_c + (j + c) * job.c_item
