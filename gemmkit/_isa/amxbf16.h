@@ -14,20 +14,11 @@
 GK_TARGET_BEGIN(GK_T_AVX512)
 
 /* The stand-in for tiles that would be flushed: the 8-row kernel of the same panels, four times. */
-#define V_ELEM float
-#define V_TYPE __m512
-#define V_LEN 16
-#define V_MASK __mmask16
-#define V_TAIL_MASK(n) ((__mmask16)(0xffffu >> (16 - (n))))
-#define V_ZERO() _mm512_setzero_ps()
-#define V_LOAD(p) _mm512_loadu_ps((const float *)(p))
-#define V_LOAD_TAIL(p, mask) _mm512_maskz_loadu_ps(mask, (const float *)(p))
-#define V_STORE(p, v) _mm512_storeu_ps((float *)(p), v)
-#define V_STORE_TAIL(p, mask, v) _mm512_mask_storeu_ps((float *)(p), mask, v)
+#include "vocabulary_avx512.inc.h"
+#undef V_BROADCAST
 #define V_BROADCAST(p) _mm512_castsi512_ps(_mm512_set1_epi32(gk_load_pair(p)))
-#define V_ADD(a, b) _mm512_add_ps(a, b)
-#define V_FMA(a, b, c)                                                                                            \
-    _mm512_fmadd_ps(gk_odd_avx512(a), gk_odd_avx512(b), _mm512_fmadd_ps(gk_even_avx512(a), gk_even_avx512(b), c))
+#undef V_FMA
+#define V_FMA(a, b, c) GK_FMA_OF_PAIRS(a, b, c)
 #define GK_UKR_NAME gk_gemm_bf16bf16_ukr_32x32_part_avx512
 #define GK_MR 8
 #define GK_NV 2

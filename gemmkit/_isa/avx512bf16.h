@@ -1,7 +1,7 @@
 /* BF16 panels, and the two rows that read them.
  *
  *   vdpbf16ps zmm      multiply-adds    cycles                  against vfmadd231ps
- *   Zen 4, Zen 5       32               as one vfmadd231ps      twice the rate
+ *   Zen 4              32               as one vfmadd231ps      twice the rate
  *   Sapphire Rapids    32               about four times that   half the rate: cpu_features.c calls it slow there
  *
  * The instruction takes subnormal operands for zero and flushes subnormal sums; it ignores MXCSR, rounds to nearest even.
@@ -88,18 +88,9 @@ GK_WORDS_AVX512(e5m2fnuz)
 #include "tmpl_pairs.inc.h"
 
 /* Vectors of pairs for A and B, of float32 for C. */
-#define V_ELEM float
-#define V_TYPE __m512
-#define V_LEN 16
-#define V_MASK __mmask16
-#define V_TAIL_MASK(n) ((__mmask16)(0xffffu >> (16 - (n))))
-#define V_ZERO() _mm512_setzero_ps()
-#define V_LOAD(p) _mm512_loadu_ps((const float *)(p))
-#define V_LOAD_TAIL(p, mask) _mm512_maskz_loadu_ps(mask, (const float *)(p))
-#define V_STORE(p, v) _mm512_storeu_ps((float *)(p), v)
-#define V_STORE_TAIL(p, mask, v) _mm512_mask_storeu_ps((float *)(p), mask, v)
+#include "vocabulary_avx512.inc.h"
+#undef V_BROADCAST
 #define V_BROADCAST(p) _mm512_castsi512_ps(_mm512_set1_epi32(gk_load_pair(p)))
-#define V_ADD(a, b) _mm512_add_ps(a, b)
 GK_INLINE int32_t gk_load_pair(const char *p)
 {
     int32_t x;
@@ -114,8 +105,10 @@ GK_INLINE __m512 gk_odd_avx512(__m512 x)
     return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32((int)0xffff0000u)));
 }
 
-#define V_FMA(a, b, c)                                                                                            \
+#undef V_FMA
+#define GK_FMA_OF_PAIRS(a, b, c)                                                                                  \
     _mm512_fmadd_ps(gk_odd_avx512(a), gk_odd_avx512(b), _mm512_fmadd_ps(gk_even_avx512(a), gk_even_avx512(b), c))
+#define V_FMA(a, b, c) GK_FMA_OF_PAIRS(a, b, c)
 #define GK_UKR_NAME gk_gemm_bf16bf16_ukr_8x48_avx512
 #define GK_MR 8
 #define GK_NV 3
@@ -127,7 +120,6 @@ GK_TARGET_END
 GK_TARGET_BEGIN(GK_T_AVX512BF16)
 
 #define V_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
-#define V_SUM(v) _mm512_reduce_add_ps(v)
 #define GK_UKR_NAME gk_gemm_bf16bf16_ukr_8x48_avx512bf16
 #define GK_MR 8
 #define GK_NV 3

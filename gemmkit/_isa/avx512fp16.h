@@ -46,20 +46,7 @@ GK_INLINE void gk_store_part_f16_avx512fp16(char *p, int n, __m512 v)
     _mm256_mask_storeu_epi16(p, gk_first_avx512(n), gk_narrow_f16_avx512fp16(v));
 }
 
-#define V_ELEM float
-#define V_TYPE __m512
-#define V_LEN 16
-#define V_MASK __mmask16
-#define V_TAIL_MASK(n) ((__mmask16)(0xffffu >> (16 - (n))))
-#define V_ZERO() _mm512_setzero_ps()
-#define V_LOAD(p) _mm512_loadu_ps((const float *)(p))
-#define V_LOAD_TAIL(p, mask) _mm512_maskz_loadu_ps(mask, (const float *)(p))
-#define V_STORE(p, v) _mm512_storeu_ps((float *)(p), v)
-#define V_STORE_TAIL(p, mask, v) _mm512_mask_storeu_ps((float *)(p), mask, v)
-#define V_BROADCAST(p) _mm512_set1_ps(*(const float *)(p))
-#define V_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define V_ADD(a, b) _mm512_add_ps(a, b)
-#define V_MUL(a, b) _mm512_mul_ps(a, b)
+#include "vocabulary_avx512.inc.h"
 
 #define N_ITEM 2
 #define N_LOAD(p) gk_load_f16_avx512fp16(p)
