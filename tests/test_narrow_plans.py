@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from narrow import (
+    BF16,
+    E4M3FN,
+    F16,
     F32,
     F64,
     FLAGS,
@@ -254,3 +257,15 @@ def test_plans_refuse_other_types_than_planned(pair):
     if pair[0] != pair[1]:
         with pytest.raises(TypeError, match="b: "):
             gemmkit.GemmPlan(4, 5, 3, pair[0], b_dtype=pair[0], b=b)
+
+
+@pytest.mark.parametrize("c_shape", [(), (5,), (4, 1), (4, 5), (9, 4, 5)], ids=str)
+@pytest.mark.parametrize("dtypes", [(F32, F32), (F16, F16), (E4M3FN, F32), (BF16, F32)], ids=name)
+def test_stacks_of_single_tiles_with_a_c(dtypes, c_shape):
+    """Too small for the loops: the sum starts at c, or the epilogue adds it, for each product."""
+    dtype, c_type = dtypes
+    rng = np.random.default_rng(31)
+    a, b, c = (rng.integers(-3, 4, shape).astype(F32) for shape in ((9, 4, 6), (9, 6, 5), c_shape))
+    plan = gemmkit.StridedBatchedGemm(9, 4, 5, 6, dtype, out_dtype=F32)
+    got = plan(cast(a, dtype), cast(b, dtype), cast(c, c_type))
+    np.testing.assert_array_equal(got, np.einsum("bik,bkj->bij", a, b, optimize=False) + c)
