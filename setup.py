@@ -54,12 +54,16 @@ setup(
             extension("_registry", ["gemmkit/_isa/registry.c", "gemmkit/_isa/cpu_features.c"]),
             extension("_parallel", openmp=True),
             extension("_schedule"),
+            extension("_terms"),
             extension("_loops"),
+            extension("_quads"),
             extension("_engine"),
             extension("_types"),
             extension("_calls"),
             extension("_matmul"),
             extension("_plans"),
+            extension("_integers"),
+            extension("_integer_plans"),
         ],
         compiler_directives={
             # Hot code indexes C pointers, which these don't touch; Python containers keep their checks.

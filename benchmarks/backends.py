@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.corpus import FLOAT8, HALVES, WIDE, Case
+from benchmarks.corpus import FLOAT8, HALVES, INTEGERS, WIDE, Case
 from benchmarks.verify import Array, Arrays, result_dtype, transposed
 
 Call = Callable[[], Any]
@@ -36,16 +36,21 @@ Prepared = tuple[Call | None, str]  # the callable, or None and the reason
 # Types that come from ml_dtypes: other libraries know them, but not as arrays.
 _CODED = HALVES[1:] + FLOAT8
 
-# numpy multiplies float16 at about half a GFLOP/s; more than this takes seconds.
-_HALF_LOOP_FLOPS = 500_000_000
+# numpy multiplies float16 and integers at about one Gop/s; more takes seconds.
+LOOP_FLOPS = 500_000_000
 
 
-def _all_of(calls: Sequence[Call]) -> Call:
+def all_of(calls: Sequence[Call]) -> Call:
     """One call for all members of a group."""
     return lambda: [call() for call in calls]
 
 
-def _widened(
+def factor(value: float, dtype: str) -> float:
+    """alpha or beta of a case, a whole number for integers."""
+    return int(value) if dtype in INTEGERS else value
+
+
+def widened(
     function: Callable[..., Any], operands: Sequence[Any], constant: Sequence[bool],
     widen: Callable[[Any], Any],
 ) -> Call:
@@ -88,7 +93,7 @@ class Backend:
         return {}
 
 
-def _fastest(calls: dict[str, Call]) -> str:
+def fastest(calls: dict[str, Call]) -> str:
     """Name of the call whose best time of a few is the lowest."""
     best: dict[str, float] = {}
     for name, call in calls.items():
@@ -148,9 +153,9 @@ class GemmkitBackend(Backend):
         if case.trans_b:
             options["trans_b"] = True
         if case.alpha != 1.0:
-            options["alpha"] = case.alpha
+            options["alpha"] = factor(case.alpha, dtype)
         if case.beta != 1.0:
-            options["beta"] = case.beta
+            options["beta"] = factor(case.beta, dtype)
         self._plan = None
         if case.op == "grouped":
             self._plan = lib.GroupedGemm(list(case.group), dtype)
@@ -187,7 +192,7 @@ class GemmkitBackend(Backend):
                 plan = self.lib.GemmPlan(
                     case.m, case.n, case.k, dtype,
                     trans_a=case.trans_a, trans_b=case.trans_b,
-                    alpha=case.alpha, beta=case.beta,
+                    alpha=factor(case.alpha, dtype), beta=factor(case.beta, dtype),
                 )
             elif plan is None:
                 plan = self.lib.MatMulPlan(case.a_shape, case.b_shape, dtype)
@@ -231,7 +236,8 @@ class NumpyBackend(Backend):
         ]}
 
     def prepare(self, case: Case, dtype: str, arrays: Arrays) -> Prepared:
-        if dtype == "float16" and case.flops > _HALF_LOOP_FLOPS:
+        loops = dtype == "float16" or dtype in INTEGERS
+        if loops and case.flops > LOOP_FLOPS:
             return None, (
                 f"too slow: {case.flops / 1e9:.2g} GFLOP in numpy's scalar loop"
             )
@@ -239,7 +245,7 @@ class NumpyBackend(Backend):
         calls = [
             partial(formula, *operands) for operands in self._operands(case, arrays)
         ]
-        return calls[0] if case.op != "grouped" else _all_of(calls), ""
+        return calls[0] if case.op != "grouped" else all_of(calls), ""
 
     @staticmethod
     def _operands(case: Case, arrays: Arrays) -> list[list[Array]]:
@@ -274,6 +280,8 @@ class NumpyF32Backend(NumpyBackend):
     def prepare(self, case: Case, dtype: str, arrays: Arrays) -> Prepared:
         if dtype in WIDE:
             return None, f"{dtype} needs no widening"
+        if dtype in INTEGERS:
+            return None, f"no float type holds the sums of {dtype}"
         formula = self._formula(case, np.float32)
         constant = (False, case.constant_b, case.constant_b)
 
@@ -285,10 +293,10 @@ class NumpyF32Backend(NumpyBackend):
 
         function = narrowed if dtype in HALVES else formula
         calls = [
-            _widened(function, operands, constant, widen)
+            widened(function, operands, constant, widen)
             for operands in self._operands(case, arrays)
         ]
-        return calls[0] if case.op != "grouped" else _all_of(calls), ""
+        return calls[0] if case.op != "grouped" else all_of(calls), ""
 
 
 class TorchBackend(Backend):
@@ -326,7 +334,7 @@ class TorchBackend(Backend):
             route: self._call(case, arrays, getattr(self.lib, route))
             for route in self._ROUTES
         }
-        self._route = _fastest(calls)
+        self._route = fastest(calls)
         return calls[self._route], ""
 
     def to_numpy(self, result: Any) -> list[Array]:
@@ -361,9 +369,9 @@ class TorchBackend(Backend):
                 continue
             constant = [case.constant_b and operand is not a for operand in operands]
             calls.append(
-                _widened(function, operands, constant, lambda tensor: tensor.to(wide))
+                widened(function, operands, constant, lambda tensor: tensor.to(wide))
             )
-        return calls[0] if case.op != "grouped" else _all_of(calls)
+        return calls[0] if case.op != "grouped" else all_of(calls)
 
     def _product(
         self, case: Case, a: Any, b: Any, c: Any
@@ -377,10 +385,13 @@ class TorchBackend(Backend):
         if case.trans_b:
             b = b.transpose(-1, -2)
         if c is not None:
-            scaled = partial(torch.addmm, alpha=case.alpha, beta=case.beta)
-            return scaled, [c, a, b]
+            alpha, beta = case.alpha, case.beta
+            if not c.dtype.is_floating_point:
+                alpha, beta = int(alpha), int(beta)
+            return partial(torch.addmm, alpha=alpha, beta=beta), [c, a, b]
         if case.alpha != 1.0:
-            return (lambda a, b: torch.matmul(a, b).mul_(case.alpha)), [a, b]
+            alpha = case.alpha if a.dtype.is_floating_point else int(case.alpha)
+            return (lambda a, b: torch.matmul(a, b).mul_(alpha)), [a, b]
         return torch.matmul, [a, b]
 
 
@@ -512,24 +523,22 @@ class OnnxruntimeBackend(Backend):
             [helper.make_tensor_value_info(name, result, None) for name in outputs],
             constants,
         )
+        return self._load(graph), outputs, feeds
+
+    def _load(self, graph: Any) -> Any:
+        """A session of a graph."""
+        helper = self.onnx.helper
         # Fixed versions, the first that know float8: a newer onnx would write a
         # model that an older onnxruntime refuses, though both know these operators.
+        domains = (("", 19), ("com.microsoft", 1))
         model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9
+            graph, opset_imports=[helper.make_opsetid(*each) for each in domains],
+            ir_version=9,
         )
         options = self.lib.SessionOptions()
         options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        session = self.lib.InferenceSession(
+        return self.lib.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
-        return session, outputs, feeds
-
-
-BACKENDS: dict[str, type[Backend]] = {
-    backend.name: backend
-    for backend in (
-        GemmkitBackend, NumpyBackend, NumpyF32Backend, OnnxruntimeBackend, TorchBackend
-    )
-}

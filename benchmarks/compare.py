@@ -2,6 +2,7 @@
 
     python benchmarks/compare.py --quick
     python benchmarks/compare.py --quick --dtypes bfloat16,float8_e5m2
+    python benchmarks/compare.py --quick --dtypes ints,int4
     python benchmarks/compare.py --threads 1,2 --json results.json --markdown
 
 Each library has a process of its own, since thread pools and allocators of two
@@ -32,9 +33,10 @@ if not __package__:
     sys.path.remove(_ROOT)
 
 from benchmarks import report
-from benchmarks.corpus import ALL_DTYPES, DTYPES, Case, select as select_cases
+from benchmarks.corpus import ALL_NAMES, DTYPES, GROUPS, Case, select as select_cases
 
 BACKEND_NAMES = ("gemmkit", "numpy", "numpy-f32", "onnxruntime", "torch")
+_BESIDE_INT4 = "gemmkit-int8"  # measured for int4 only
 # Settings of a user's shell that would hold a peer back, or place its threads.
 _UNSET = (
     "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_VERBOSE",
@@ -267,6 +269,12 @@ def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def _dtypes(text: str) -> list[str]:
+    """Names of types and modes, with groups spelt out and none twice."""
+    names = [name for part in _list(text) for name in GROUPS.get(part, (part,))]
+    return list(dict.fromkeys(names))
+
+
 def _numbers(text: str) -> list[int]:
     return [int(part) for part in _list(text)]
 
@@ -276,15 +284,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
     add("--threads", type=_numbers, help="thread counts (default 1,2; quick: 1)")
-    add("--dtypes", type=_list, default=list(DTYPES),
-        help=f"any of {', '.join(ALL_DTYPES)} (default {','.join(DTYPES)})")
+    add("--dtypes", type=_dtypes, default=list(DTYPES),
+        help=f"any of {', '.join(ALL_NAMES)}, or groups of these: "
+             f"{', '.join(GROUPS)} (default {','.join(DTYPES)})")
     add("--cases", type=_list, default=[], metavar="PATTERN[,PATTERN]",
         help="shell patterns of case names or families")
     add("--rounds", type=int, help="default 7; quick: 5")
     add("--burst-ms", type=float, help="aimed length of a burst (30; quick: 10)")
     add("--settle-ms", type=float, help="pause before a burst (15; quick: 5)")
     add("--quick", action="store_true", help="priority cases, few short rounds")
-    add("--backends", type=_list, default=list(BACKEND_NAMES), help="default all")
+    add("--backends", type=_list,
+        help=f"default {','.join(BACKEND_NAMES)}; for int4 {_BESIDE_INT4} too")
     add("--cpus", type=_numbers, default=[], help="CPUs to use (default: usable)")
     add("--peak", action="store_true", help="percent of the measured FMA peak")
     add("--markdown", action="store_true", help="print a markdown table")
@@ -298,8 +308,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     ):
         if getattr(options, name) is None:
             setattr(options, name, short if quick else full)
-    for kind, given, known in (("dtype", options.dtypes, ALL_DTYPES),
-                               ("backend", options.backends, BACKEND_NAMES)):
+    backends = [*BACKEND_NAMES, _BESIDE_INT4]
+    if options.backends is None:
+        options.backends = backends if "int4" in options.dtypes else backends[:-1]
+    for kind, given, known in (("dtype", options.dtypes, ALL_NAMES),
+                               ("backend", options.backends, backends)):
         for value in given:
             if value not in known:
                 parser.error(f"unknown {kind} {value!r}; known: {', '.join(known)}")
@@ -311,7 +324,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Exit status 1 where a result was wrong or a backend failed on a case."""
     options = parse(arguments)
-    cases = select_cases(options.cases, priority_only=options.quick)
+    cases = select_cases(
+        options.cases, priority_only=options.quick, dtypes=options.dtypes
+    )
     if not cases:
         print("no case matches", file=sys.stderr)
         return 2

@@ -31,7 +31,7 @@ Words after the size change the product, and become part of the case's name:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 Shape = tuple[int, ...]
@@ -44,6 +44,40 @@ ALL_DTYPES: tuple[str, ...] = WIDE + HALVES + FLOAT8
 # What is measured unless asked otherwise: the float8 types differ in how a code
 # is decoded, not in how a product is computed, so one stands for the four.
 DTYPES: tuple[str, ...] = WIDE + HALVES + FLOAT8[:1]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A product of 8- and 4-bit integers, named where a dtype is.
+
+    Two operand types and a function make one: a dtype alone does not say it.
+    """
+
+    a: str
+    b: str
+    y: str
+    qlinear: bool = False  # requantized, with scales and zero points
+    columns: bool = False  # B has a scale for each column
+    bits: int = 8  # of B; 4-bit values are in -8..7 and kept two a byte
+
+
+INTEGERS: tuple[str, ...] = ("int32", "int64")  # plain products that wrap
+MODES: dict[str, Mode] = {
+    "u8s8": Mode("uint8", "int8", "int32"),
+    "s8s8": Mode("int8", "int8", "int32"),
+    "u8u8": Mode("uint8", "uint8", "int32"),
+    "s8u8": Mode("int8", "uint8", "int32"),
+    "int4": Mode("uint8", "int8", "int32", bits=4),
+    "qu8s8": Mode("uint8", "int8", "uint8", qlinear=True),
+    "qu8u8": Mode("uint8", "uint8", "uint8", qlinear=True),
+    "qs8s8": Mode("int8", "int8", "int8", qlinear=True),
+    "qu8s8c": Mode("uint8", "int8", "uint8", qlinear=True, columns=True),
+}
+ALL_NAMES: tuple[str, ...] = ALL_DTYPES + INTEGERS + tuple(MODES)
+GROUPS: dict[str, tuple[str, ...]] = {
+    "floats": DTYPES,
+    "ints": ("u8s8", "s8s8", "u8u8", "s8u8", "int32", "int64", "qu8s8"),
+}
 
 
 @dataclass(frozen=True)
@@ -210,6 +244,14 @@ _ROWS: tuple[tuple[str, str], ...] = (
 )
 # fmt: on
 
+# Only for integers: factors have to be whole, and a 4-bit B shows its use where
+# it is too large for the caches.
+_INTEGER_ROWS: tuple[tuple[str, str], ...] = (
+    ("bias", "256x256x256 alpha=3"),
+    ("bias", "256x256x256 biasMN alpha=3 beta=2"),
+    ("skinny-m", "1x4096x4096 constB"),
+)
+
 # Members of unlike sizes, which no stack of equal products can hold.
 _GROUPS: tuple[tuple[str, tuple[tuple[int, int, int], ...]], ...] = (
     (
@@ -300,6 +342,25 @@ def _parse(family: str, row: str) -> Case:
     )
 
 
+def _integer_names(case: Case) -> tuple[str, ...]:
+    """The integer types and modes that a case makes sense for."""
+    if not (case.alpha.is_integer() and case.beta.is_integer()):
+        return ()
+    names = list(INTEGERS)
+    # The 8-bit functions have no C, no factors and no groups, and a stack is one
+    # however it is called.
+    if (case.bias_shape is not None or case.alpha != 1.0
+            or case.op in ("grouped", "strided_batched")):
+        return tuple(names)
+    for name, mode in MODES.items():
+        if mode.columns and len(case.b_shape) != 2:
+            continue
+        if mode.bits == 4 and (not case.constant_b or case.trans_b):
+            continue
+        names.append(name)
+    return tuple(names)
+
+
 def _grouped(name: str, shapes: tuple[tuple[int, int, int], ...]) -> Case:
     m, n, k = (max(shape[axis] for shape in shapes) for axis in range(3))
     return Case(
@@ -307,10 +368,19 @@ def _grouped(name: str, shapes: tuple[tuple[int, int, int], ...]) -> Case:
     )
 
 
-CASES: tuple[Case, ...] = tuple(
-    [_parse(family, row) for family, row in _ROWS]
-    + [_grouped(name, shapes) for name, shapes in _GROUPS]
-)
+def _cases() -> Iterable[Case]:
+    for family, row in _ROWS:
+        case = _parse(family, row)
+        yield replace(case, dtypes=case.dtypes + _integer_names(case))
+    for name, shapes in _GROUPS:
+        case = _grouped(name, shapes)
+        yield replace(case, dtypes=case.dtypes + _integer_names(case))
+    for family, row in _INTEGER_ROWS:
+        case = _parse(family, row)
+        yield replace(case, dtypes=_integer_names(case))
+
+
+CASES: tuple[Case, ...] = tuple(_cases())
 BY_NAME: dict[str, Case] = {case.name: case for case in CASES}
 if len(BY_NAME) != len(CASES):
     raise ValueError("two cases of the corpus share a name")
@@ -321,17 +391,20 @@ def select(
     *,
     families: Iterable[str] | None = None,
     priority_only: bool = False,
+    dtypes: Iterable[str] | None = None,
 ) -> list[Case]:
     """Cases whose name or family matches any shell-style pattern, in corpus order.
 
-    No pattern means all of them.
+    No pattern means all of them, ``dtypes`` those that take one of these.
     """
+    types = None if dtypes is None else set(dtypes)
     wanted = None if families is None else set(families)
     return [
         case
         for case in CASES
         if (not priority_only or case.priority)
         and (wanted is None or case.family in wanted)
+        and (types is None or not types.isdisjoint(case.dtypes))
         and (
             not patterns
             or any(

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from statistics import median, quantiles
 from typing import Any
 
+from benchmarks.corpus import ALL_DTYPES
+
 SUBJECT = "gemmkit"
 Row = dict[str, Any]
 
@@ -121,9 +123,12 @@ def _cell(entry: dict[str, Any] | None) -> str:
 
 def table(rows: Sequence[Row], names: Sequence[str], *, markdown: bool) -> str:
     """All rows as a table: times in microseconds, spread beside them."""
+    floats = all(row["dtype"] in ALL_DTYPES for row in rows)
     with_peak = any(row["peak_fraction"] is not None for row in rows)
     head = ["case", "dtype", "thr", *(f"{name} µs" for name in names),
-            "best peer", "ratio", "GFLOP/s"] + (["% peak"] if with_peak else [])
+            "best peer", "ratio", "GFLOP/s" if floats else "Gop/s"]
+    if with_peak:
+        head.append("% peak")
     body = []
     for row in rows:
         cells = [row["case"], row["dtype"], str(row["threads"])]
@@ -206,6 +211,7 @@ def header_text(environment: dict[str, Any], *, markdown: bool) -> str:
         for dtype, peak in pool.get("peak", {}).items():
             text = "skipped, gemmkit._config.measure_peak cannot tell"
             if peak is not None:
-                text = f"{peak:.1f} GFLOP/s a core"
+                unit = "GFLOP/s" if dtype in ALL_DTYPES else "Gop/s"
+                text = f"{peak:.1f} {unit} a core"
             lines.append(f"{bullet}peak {dtype}: {text}")
     return "\n".join(lines)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from benchmarks.backends import BACKENDS, Call, GemmkitBackend
-from benchmarks.corpus import BY_NAME, Case, select
+from benchmarks.backends import Call, GemmkitBackend
+from benchmarks.corpus import BY_NAME, DTYPES, Case, select
+from benchmarks.int_backends import BACKENDS
 from benchmarks.verify import error_fraction, make_arrays
 
 BACKEND_NAMES = ["gemmkit", "numpy"]
@@ -20,9 +21,12 @@ _RATE_SECONDS = 0.05
 _RATE_REPEATS = 5
 
 
-def names(keep: Callable[[Case], bool]) -> list[str]:
+def names(
+    keep: Callable[[Case], bool], dtypes: Iterable[str] = DTYPES
+) -> list[str]:
     """Names of the priority cases that a module takes, in corpus order."""
-    return [case.name for case in select(priority_only=True) if keep(case)]
+    cases = select(priority_only=True, dtypes=dtypes)
+    return [case.name for case in cases if keep(case)]
 
 
 def thread_count() -> int:

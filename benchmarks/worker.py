@@ -81,20 +81,27 @@ def _settle() -> float:
 
 
 def _peak(dtype: str) -> float | None:
-    """GFLOP/s of one core, if this gemmkit can measure it."""
+    """GFLOP/s or Gop/s of one core, if this gemmkit can measure it."""
+    from benchmarks.corpus import MODES
+
     try:
         config = importlib.import_module("gemmkit._config")
     except ImportError:
         return None
     measure = getattr(config, "measure_peak", None)
-    return None if measure is None else float(measure(dtype))
+    if measure is None:
+        return None
+    try:  # one rate for all modes: their operands run through the same kernel
+        return float(measure("uint8" if dtype in MODES else dtype))
+    except (KeyError, TypeError, ValueError):  # a type it has no loop for
+        return None
 
 
 class _Worker:
     """State between requests: the prepared call of the current case."""
 
     def __init__(self, name: str, threads: int) -> None:
-        from benchmarks.backends import BACKENDS
+        from benchmarks.int_backends import BACKENDS
 
         self.backend = BACKENDS[name](threads)
         self.call: Callable[[], Any] | None = None

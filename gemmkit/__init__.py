@@ -1,6 +1,10 @@
 """Matrix multiplication on the CPU: numpy in, numpy out, at the speed of the hardware.
 
     matmul, gemm                        the functions            gemmkit._kernels._matmul
+    matmul_integer, qlinear_matmul      quantized products       gemmkit._kernels._integers
+    MatMulIntegerPlan,
+    QLinearMatMulPlan                   their plans              gemmkit._kernels._integer_plans
+    quantize, PackedInt4, ...           numbers to and from      gemmkit._quantize, gemmkit._packed
     GemmPlan, MatMulPlan,
     StridedBatchedGemm, GroupedGemm     decisions made once      gemmkit._kernels._plans
     threads, isa, show_config, ...      what is used             gemmkit._config, gemmkit._kernels._parallel
@@ -23,22 +27,34 @@ with _spin_policy():
     from gemmkit._kernels import _parallel
 
 from gemmkit._config import config, isa, show_config, threads
+from gemmkit._kernels._integer_plans import MatMulIntegerPlan, QLinearMatMulPlan
+from gemmkit._kernels._integers import matmul_integer, qlinear_matmul
 from gemmkit._kernels._matmul import gemm, matmul
 from gemmkit._kernels._parallel import get_num_threads, set_num_threads
 from gemmkit._kernels._plans import GemmPlan, GroupedGemm, MatMulPlan, StridedBatchedGemm
+from gemmkit._packed import PackedInt4
+from gemmkit._quantize import dequantize, dynamic_quantize_linear, quantize
 
 __version__ = "0.1.0"
 
 __all__ = [
     "GemmPlan",
     "GroupedGemm",
+    "MatMulIntegerPlan",
     "MatMulPlan",
+    "PackedInt4",
+    "QLinearMatMulPlan",
     "StridedBatchedGemm",
     "config",
+    "dequantize",
+    "dynamic_quantize_linear",
     "gemm",
     "get_num_threads",
     "isa",
     "matmul",
+    "matmul_integer",
+    "qlinear_matmul",
+    "quantize",
     "set_num_threads",
     "show_config",
     "threads",

@@ -9,7 +9,7 @@ import gemmkit
 import numpy as np
 from checkpoint import Checkpoint, load_checkpoint
 from elementwise import Array, gelu_rows, layer_norm, mean_pool, softmax, unit_rows
-from linear import FLOAT32, Linear, Precision
+from linear import FLOAT32, Precision, linear
 
 
 class LayerNorm:
@@ -35,17 +35,17 @@ class Block:
         # Q, K and V read the same input: one product with N = 3 * hidden
         # keeps the kernels busier than three with N = hidden.
         parts = [pair(f"attention.self.{part}") for part in ("query", "key", "value")]
-        self.qkv = Linear(
+        self.qkv = linear(
             np.concatenate([weight for weight, _ in parts]),
             np.concatenate([bias for _, bias in parts]),
             precision,
             narrow=True,
         )
         eps = checkpoint.config.norm_eps
-        self.attention_out = Linear(*pair("attention.output.dense"), precision)
+        self.attention_out = linear(*pair("attention.output.dense"), precision)
         self.attention_norm = LayerNorm(*pair("attention.output.LayerNorm"), eps)
-        self.widen = Linear(*pair("intermediate.dense"), precision)
-        self.narrow = Linear(*pair("output.dense"), precision)
+        self.widen = linear(*pair("intermediate.dense"), precision)
+        self.narrow = linear(*pair("output.dense"), precision)
         self.output_norm = LayerNorm(*pair("output.LayerNorm"), eps)
         self.heads = checkpoint.config.heads
 
@@ -75,9 +75,9 @@ class Block:
 class MiniLM:
     """The network all-MiniLM-L6-v2: text in, unit vectors of length 384 out.
 
-    `dtype` is the type of the products' weights: float32, bfloat16, float16 or
-    float8_e4m3fn. Everything else (embedding tables, layer norms, biases, and
-    the result) is float32.
+    `dtype` is the type of the products' weights: float32, bfloat16, float16,
+    float8_e4m3fn or int8. Everything else (embedding tables, layer norms,
+    biases, and the result) is float32.
     """
 
     def __init__(self, checkpoint: Checkpoint | None = None, dtype: str = "float32") -> None:

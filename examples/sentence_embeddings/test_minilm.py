@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,23 @@ import numpy as np
 import pytest
 from checkpoint import INSTALL, Checkpoint, Config, ModelNotInstalledError
 from elementwise import Array, erfc_nonneg, gelu, gelu_rows
-from linear import ACTIVATIONS, Linear, Precision, quantize
+from linear import (
+    ACTIVATIONS,
+    ROW_STEP,
+    IntegerLinear,
+    Linear,
+    Precision,
+    linear,
+    quantize,
+    quantize_rows,
+)
 from minilm import MiniLM, pad
 from reference import encode_float64
 
 SENTENCES = Path(__file__).with_name("sentences.txt").read_text(encoding="utf-8").splitlines()
 
 NARROW = [dtype for dtype in ACTIVATIONS if dtype != "float32"]
+FLOATS = [dtype for dtype in NARROW if dtype != "int8"]
 # Unit roundoff, and half the smallest subnormal.
 ROUNDING = {
     "bfloat16": (2.0**-8, 2.0**-134),
@@ -208,12 +218,13 @@ def test_random_network(dtype: str) -> None:
         assert np.abs(x - MiniLM(checkpoint).encode(sentences)).max() > 1e-5
 
 
-@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_types_of_the_products(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MiniLM(random_checkpoint(6), dtype)
     block = model.blocks[0]
     activations = np.dtype(ACTIVATIONS[dtype])
     for layer in (block.qkv, block.attention_out, block.widen, block.narrow):
+        assert isinstance(layer, Linear)
         plan = layer.plan(16)
         assert layer.weight.dtype == dtype
         assert (plan.dtype, plan.b_dtype) == (activations, np.dtype(dtype))
@@ -239,7 +250,7 @@ def test_types_of_the_products(dtype: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("rows", [1, 16, 45])
-@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_linear(dtype: str, rows: int, narrow: bool) -> None:
     rng = np.random.default_rng(rows)
     n, k = 70, 96
@@ -285,6 +296,147 @@ def test_quantize() -> None:
     assert (error <= 1.0001 * np.maximum(unit * np.abs(weight), least * column)).all()
 
 
+def unlike_rows(rows: int, k: int) -> Array:
+    """Rows of every kind that a scale and a zero point of their own have to fit."""
+    rng = np.random.default_rng(rows)
+    x = rng.standard_normal((rows, k)) * np.logspace(-3, 3, rows)[:, None]
+    kinds: list[Callable[[Array], Array]] = [
+        np.abs, lambda row: -np.abs(row), np.zeros_like, np.ones_like, lambda row: row - 7e3,
+        lambda row: 1e-30 * row, lambda row: 1e25 * row, lambda row: 300.0 * np.eye(1, k)[0],
+    ]
+    for row, kind in zip(x[1:], kinds, strict=False):
+        row[:] = kind(row)
+    return x.astype(np.float32)
+
+
+def test_quantize_rows() -> None:
+    x = unlike_rows(45, 96)
+    codes, scale, zero = quantize_rows(x, 48)
+    assert codes.dtype == zero.dtype == np.uint8
+    assert scale.dtype == np.float32
+    assert (codes.shape, scale.shape, zero.shape) == ((48, 96), (45, 1), (48,))
+    assert not codes[45:].any()
+    assert not zero[45:].any()
+    step = scale.astype(np.float64)
+    values = (codes[:45].astype(np.int64) - zero[:45, None]) * step
+    assert (np.abs(values - x) <= 0.5001 * step).all()
+    # No bits are left over: 254 steps span the row and 0.
+    low, high = np.minimum(x.min(axis=1), 0.0), np.maximum(x.max(axis=1), 0.0)
+    width = np.maximum(high.astype(np.float64) - low, 1e-20)
+    np.testing.assert_allclose(254.0 * step[:, 0], width, rtol=1e-6)
+
+
+def test_quantize_rows_stays_in_range() -> None:
+    # Ends of rows that lie half a step off the codes 0 and 255, or a rounding beyond.
+    low = np.linspace(0.0, 254.0, 509)[:, None]
+    for unit in np.float32(0.1), np.float32(1.0), np.float32(7.3):
+        x = (np.hstack([-low, 254.0 - low, np.zeros_like(low)]) * unit).astype(np.float32)
+        codes, scale, zero = quantize_rows(x, len(x))
+        values = (codes.astype(np.int64) - zero[:, None]) * scale.astype(np.float64)
+        assert (np.abs(values - x) <= 0.5001 * scale).all()
+        assert (values[:, 2] == 0.0).all()
+
+
+@pytest.mark.parametrize("rows", [1, 16, 45])
+def test_integer_linear(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    n, k = 70, 99
+    x = unlike_rows(rows, k)
+    weight: Array = rng.standard_normal((n, k)) * np.logspace(-4, 2, n)[:, None]
+    weight = weight.astype(np.float32)
+    weight[n // 2] = 0.0  # an output that is nothing but its bias
+    bias = rng.standard_normal(n).astype(np.float32)
+    layer = linear(weight, bias, Precision.of("int8"), narrow=True)
+    assert isinstance(layer, IntegerLinear)
+    y = layer(x)
+    assert y.shape == (rows, n)
+    assert y.dtype == np.float32
+
+    # The weights: the nearest multiple of the scale, up to the end of the range.
+    assert layer.weight.dtype == np.int8
+    assert layer.weight.min() >= -127
+    peaks = np.abs(layer.weight.astype(np.int64)).max(axis=1)
+    assert (peaks == np.where(np.arange(n) == n // 2, 0, 127)).all()
+    w_step = layer.scale.astype(np.float64)[:, None]
+    assert (np.abs(layer.weight * w_step - weight) <= 0.5001 * w_step).all()
+
+    # The product: exact integer sums, scaled; the rest is rounding of float32.
+    codes, scale, zero = quantize_rows(x, rows)
+    sums = (codes.astype(np.int64) - zero[:, None]) @ layer.weight.T.astype(np.int64)
+    x_step = scale.astype(np.float64)
+    exact = sums * x_step * w_step.T
+    slack = 2.0**-24 * (3.0 * np.abs(exact) + np.abs(exact + bias)) * 1.001 + 1e-37
+    assert (np.abs(y - (exact + bias)) <= slack).all()
+
+    # And what it stands for, as far as half a step of both operands allows.
+    x, weight = x.astype(np.float64), weight.astype(np.float64)
+    bound = 0.5001 * (
+        x_step * np.abs(weight).sum(axis=1) + (np.abs(x) + x_step).sum(axis=1)[:, None] * w_step.T
+    )
+    assert (np.abs(y - (x @ weight.T + bias)) <= bound + slack).all()
+
+
+def test_rows_of_an_integer_layer_are_independent() -> None:
+    # Exact sums, and a scale for each row: not a bit depends on the neighbours.
+    rng = np.random.default_rng(11)
+    x = unlike_rows(45, 96)
+    layer = IntegerLinear(
+        rng.standard_normal((70, 96)).astype(np.float32), np.zeros(70, np.float32)
+    )
+    y = layer(x)
+    for rows in 1, 2, 15, 16, 17, 44:
+        np.testing.assert_array_equal(layer(x[:rows]), y[:rows])
+        np.testing.assert_array_equal(layer(x[-rows:]), y[-rows:])
+
+
+def test_types_of_the_integer_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    matmul, real_plan = gemmkit.matmul, gemmkit.MatMulIntegerPlan
+
+    def integer_plan(a_shape: Any, b_shape: Any, *types: Any, **options: Any) -> Any:
+        plan = real_plan(a_shape, b_shape, *types, **options)
+        seen.append((a_shape, b_shape))
+
+        def call(a: Array, **options: Any) -> Array:
+            y: Array = plan(a, **options)
+            seen.append((a.dtype, y.dtype))
+            return y
+
+        return call
+
+    def watched(a: Array, b: Array, *args: Any, **options: Any) -> Array:
+        y: Array = matmul(a, b, *args, **options)
+        seen.append((a.dtype, b.dtype, y.dtype))
+        return y
+
+    def gemm(*args: Any, **options: Any) -> Array:
+        pytest.fail("a layer in floats")
+
+    monkeypatch.setattr(gemmkit, "MatMulIntegerPlan", integer_plan)
+    monkeypatch.setattr(gemmkit, "matmul", watched)
+    monkeypatch.setattr(gemmkit, "gemm", gemm)
+    model = MiniLM(random_checkpoint(6), "int8")
+    model.encode(["attention"])
+    product, attention = (np.uint8, np.int32), (np.float32,) * 3
+    plans = [((ROW_STEP, k), (k, n)) for n, k in ((192, 64), (64, 64), (256, 64), (64, 256))]
+    layer = [plans[0], product, attention, attention]
+    layer += [step for plan in plans[1:] for step in (plan, product)]
+    assert seen == layer * 2
+    # As many rows again, rounded up: the plans are there.
+    seen.clear()
+    model.encode(["attentive"])
+    assert seen == [step for step in layer if step not in plans] * 2
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_integers_in_batches(model: MiniLM, embeddings: Array, batch_size: int) -> None:
+    # The float32 parts round differently then, and may tip a code to its neighbour.
+    integers = MiniLM(model.checkpoint, "int8")
+    x = integers.encode(SENTENCES, batch_size)
+    assert embed.row_cosines(x, integers.encode(SENTENCES)).min() > 0.999
+    assert embed.row_cosines(x, embeddings).min() > embed.LIMITS["int8"]
+
+
 def test_unknown_dtype() -> None:
     with pytest.raises(ValueError, match="float8_e5m2"):
         MiniLM(random_checkpoint(7), "float8_e5m2")
@@ -312,14 +464,16 @@ def test_command_in_narrow_types(
     # The float64 network is slow, and has been asked already.
     monkeypatch.setattr(embed, "encode_float64", lambda *_: reference)
     monkeypatch.setattr(embed, "ROUNDS", 1)  # nobody reads the times
-    assert embed.main(["--dtype", dtype, "--check"]) == 0
+    option = "--weights" if dtype == "int8" else "--dtype"
+    assert embed.main([option, dtype, "--check"]) == 0
     output = capsys.readouterr().out
-    assert "cosine with float32: min 0.99" in output
+    assert f"cosine with float32: min 0.9{8 if dtype == 'int8' else 9}" in output
     assert output.count(f"(> {embed.LIMITS[dtype]}: ok)") == 2
     assert "; in float32 " in output
+    assert ("; in bfloat16 " in output) == (dtype == "int8")
     # What no cosine exceeds is reported, for either network.
     monkeypatch.setitem(embed.LIMITS, dtype, 1.0)
-    assert embed.main(["--dtype", dtype, "--check"]) == 1
+    assert embed.main([option, dtype, "--check"]) == 1
     assert capsys.readouterr().out.count("(> 1.0: TOO SMALL)") == 2
 
 

@@ -63,20 +63,25 @@ void gk_cpu_decode_x86(gk_cpuid_fn cpuid, void *context, uint64_t xcr0, gk_cpu *
     if (highest >= 7)
         cpuid(context, 7, 0, r);
     const int avx2 = bit(r[1], 5), f = bit(r[1], 16), dq = bit(r[1], 17), bw = bit(r[1], 30), vl = bit(r[1], 31);
-    const int fp16 = bit(r[3], 23), vbmi = bit(r[2], 1), amx_bf16 = bit(r[3], 22) && bit(r[3], 24);
+    const int fp16 = bit(r[3], 23), vbmi = bit(r[2], 1), vnni = bit(r[2], 11), amx = bit(r[3], 24);
+    const int amx_bf16 = amx && bit(r[3], 22), amx_int8 = amx && bit(r[3], 25);
     const uint32_t subleaves = r[0];
     memset(r, 0, sizeof r);
     if (highest >= 7 && subleaves >= 1)
         cpuid(context, 7, 1, r);
-    const int bf16 = bit(r[0], 5);
+    const int bf16 = bit(r[0], 5), avxvnni = bit(r[0], 4);
     if (sse2)
         cpu->isa_mask |= GK_ISA_SSE2;
     if (sse2 && avx && os_ymm)
         cpu->isa_mask |= GK_ISA_AVX;
     if ((cpu->isa_mask & GK_ISA_AVX) && avx2 && fma && f16c)
         cpu->isa_mask |= GK_ISA_AVX2;
+    if ((cpu->isa_mask & GK_ISA_AVX2) && avxvnni)
+        cpu->isa_mask |= GK_ISA_AVXVNNI;
     if ((cpu->isa_mask & GK_ISA_AVX2) && os_zmm && f && dq && bw && vl)
         cpu->isa_mask |= GK_ISA_AVX512;
+    if ((cpu->isa_mask & GK_ISA_AVX512) && vnni)
+        cpu->isa_mask |= GK_ISA_AVX512VNNI;
     if ((cpu->isa_mask & GK_ISA_AVX512) && vbmi)
         cpu->isa_mask |= GK_ISA_AVX512VBMI;
     if ((cpu->isa_mask & GK_ISA_AVX512) && bf16)
@@ -85,6 +90,8 @@ void gk_cpu_decode_x86(gk_cpuid_fn cpuid, void *context, uint64_t xcr0, gk_cpu *
         cpu->isa_mask |= GK_ISA_AVX512FP16;
     if ((cpu->isa_mask & GK_ISA_AVX512) && os_tiles && amx_bf16)
         cpu->isa_mask |= GK_ISA_AMXBF16;
+    if ((cpu->isa_mask & GK_ISA_AVX512) && os_tiles && amx_int8)
+        cpu->isa_mask |= GK_ISA_AMXINT8;
     /* Intel's vdpbf16ps has a quarter of vfmadd231ps's rate (Sapphire Rapids: 65 against 137 GFLOP/s), AMD's the same. */
     if (!memcmp(cpu->vendor, "GenuineIntel", 12))
         cpu->slow_mask = GK_ISA_AVX512BF16;
@@ -161,8 +168,9 @@ void gk_cpu_detect(gk_cpu *cpu)
 {
 #ifdef GK_X86
     gk_cpu_decode_x86(this_cpuid, NULL, this_xcr0(), cpu);
-    if ((cpu->isa_mask & GK_ISA_AMXBF16) && !tiles_permitted())
-        cpu->isa_mask &= ~(uint32_t)GK_ISA_AMXBF16;
+    const uint32_t tiles = GK_ISA_AMXBF16 | GK_ISA_AMXINT8;
+    if ((cpu->isa_mask & tiles) && !tiles_permitted())
+        cpu->isa_mask &= ~tiles;
 #else
     memset(cpu, 0, sizeof *cpu);
     cpu->isa_mask = GK_ISA_SCALAR;

@@ -20,6 +20,12 @@
 #define GK_FORMAT_e5m2 2, 15, 0x7b, 0x7c, 0x7e, 1
 #define GK_FORMAT_e5m2fnuz 2, 16, 0x7f, 0x80, 0x80, 0
 
+/* The largest finite float8 values. */
+#define GK_MOST_e4m3fn 448.0
+#define GK_MOST_e4m3fnuz 240.0
+#define GK_MOST_e5m2 57344.0
+#define GK_MOST_e5m2fnuz 57344.0
+
 /* The value of a code of `bits` bits; every one is exact in float32. */
 GK_INLINE float gk_decode(uint32_t code, const int bits, const int fraction, const int bias, const uint32_t most,
                           const uint32_t above, const uint32_t nan, const int minus_zero)

@@ -4,6 +4,7 @@
  * GK_UKR(role, isa, a type, b type, accumulator, MR, NR, KR, VL, flags, function)
  * GK_UKR_RELEASED(..., release)         a row that holds something from call to call
  * GK_PACK(isa, from, to, of)            the functions gk_panels_<of> and gk_lines_<of>
+ * GK_PANELS_ONLY(isa, from, to, of)     gk_panels_<of>: no kernel reads lines of these
  * GK_EPI(isa, accumulator, type of C, function)
  * GK_PEAK(isa, type, function)
  * SPDX-License-Identifier: Apache-2.0 */
@@ -23,7 +24,11 @@
     GK_NARROW(isa, set, GK_E4M3FN, e4m3fn, __VA_ARGS__)                                                                     \
     GK_NARROW(isa, set, GK_E4M3FNUZ, e4m3fnuz, __VA_ARGS__)                                                                 \
     GK_NARROW(isa, set, GK_E5M2, e5m2, __VA_ARGS__)                                                                         \
-    GK_NARROW(isa, set, GK_E5M2FNUZ, e5m2fnuz, __VA_ARGS__)
+    GK_NARROW(isa, set, GK_E5M2FNUZ, e5m2fnuz, __VA_ARGS__)                                                                 \
+    GK_EPI(isa, GK_F32Q, GK_E4M3FN, gk_epilogue_f32qe4m3fn_##set)                                                           \
+    GK_EPI(isa, GK_F32Q, GK_E4M3FNUZ, gk_epilogue_f32qe4m3fnuz_##set)                                                       \
+    GK_EPI(isa, GK_F32Q, GK_E5M2, gk_epilogue_f32qe5m2_##set)                                                               \
+    GK_EPI(isa, GK_F32Q, GK_E5M2FNUZ, gk_epilogue_f32qe5m2fnuz_##set)
 
 /* float8 by table, and all of its packers. */
 #define GK_FLOAT8(isa, set, T, t)                                                                                           \
@@ -32,6 +37,41 @@
     GK_UKR(GK_STREAM, isa, GK_F32, T, GK_F32, 4, 64, 1, 64, 0, gk_stream_f32##t##_ukr_4x64_##set)                            \
     GK_PACK(isa, T, GK_F32, t##f32_##set)                                                                                   \
     GK_PACK(isa, T, GK_BF16, t##bf16_##set)
+
+/* Integers of one width: a tile of 24 accumulators as for floats, of 16 where a product takes registers of its own. */
+#define GK_WHOLE(isa, set, T, t, MR, NR, VL, tile, dot_mr, dot_nr, dot_tile, stream_tile)                                   \
+    GK_UKR(GK_GEMM, isa, T, T, T, MR, NR, 1, VL, 0, gk_gemm_##t##t##_ukr_##tile##_##set)                                    \
+    GK_UKR(GK_DOT, isa, T, T, T, dot_mr, dot_nr, 1, VL, 0, gk_dot_##t##t##_ukr_##dot_tile##_##set)                          \
+    GK_UKR(GK_STREAM, isa, T, T, T, 4, VL, 1, VL, 0, gk_stream_##t##t##_ukr_##stream_tile##_##set)                          \
+    GK_EPI(isa, T, T, gk_epilogue_##t##t##_##set)                                                                           \
+    GK_PEAK(isa, T, gk_peak_##t##_##set)
+
+/* Bytes in quads; VL counts sums, VB the bytes of a vector.  Dot and stream rows read the long operand where it lies. */
+#define GK_BYTES(isa, set, MR, NR, VL, VB, tile, dot_mr, dot_nr, dot_tile, stream_tile)                                     \
+    GK_UKR(GK_GEMM, isa, GK_QUADS_U8, GK_QUADS_I8, GK_I32, MR, NR, 4, VL, 0, gk_gemm_u8i8_ukr_##tile##_##set)               \
+    GK_UKR(GK_GEMM, isa, GK_QUADS_U8, GK_NIBBLES, GK_I32, MR, NR, 8, VL, 0, gk_gemm_u8nibbles_ukr_##tile##_##set)           \
+    GK_UKR(GK_DOT, isa, GK_QUADS_U8, GK_I8, GK_I32, dot_mr, dot_nr, 1, VB, 0, gk_dot_u8i8_ukr_##dot_tile##_##set)           \
+    GK_UKR(GK_DOT, isa, GK_QUADS_U8, GK_U8, GK_I32, dot_mr, dot_nr, 1, VB, 0, gk_dot_u8u8_ukr_##dot_tile##_##set)           \
+    GK_UKR(GK_DOT, isa, GK_U8, GK_QUADS_I8, GK_I32, dot_mr, dot_nr, 1, VB, 0, gk_dot_u8i8_ukr_##dot_tile##_##set)           \
+    GK_UKR(GK_DOT, isa, GK_I8, GK_QUADS_I8, GK_I32, dot_mr, dot_nr, 1, VB, 0, gk_dot_i8i8_ukr_##dot_tile##_##set)           \
+    GK_UKR(GK_STREAM, isa, GK_QUADS_U8, GK_I8, GK_I32, 8, VB, 1, VB, 0, gk_stream_u8i8_ukr_##stream_tile##_##set)           \
+    GK_UKR(GK_STREAM, isa, GK_QUADS_U8, GK_U8, GK_I32, 8, VB, 1, VB, 0, gk_stream_u8u8_ukr_##stream_tile##_##set)           \
+    GK_PEAK(isa, GK_QUADS_U8, gk_peak_u8_##set)
+#define GK_QUADS(isa, set)                                                                                                  \
+    GK_PACK(isa, GK_U8, GK_QUADS_U8, u8quads_u8_##set)                                                                      \
+    GK_PACK(isa, GK_I8, GK_QUADS_U8, i8quads_u8_##set)                                                                      \
+    GK_PACK(isa, GK_U4, GK_QUADS_U8, u4quads_u8_##set)                                                                      \
+    GK_PACK(isa, GK_I4, GK_QUADS_U8, i4quads_u8_##set)                                                                      \
+    GK_PACK(isa, GK_I8, GK_QUADS_I8, i8quads_i8_##set)                                                                      \
+    GK_PACK(isa, GK_U8, GK_QUADS_I8, u8quads_i8_##set)                                                                      \
+    GK_PACK(isa, GK_U4, GK_QUADS_I8, u4quads_i8_##set)                                                                      \
+    GK_PACK(isa, GK_I4, GK_QUADS_I8, i4quads_i8_##set)
+#define GK_QUANTIZED(isa, set)                                                                                              \
+    GK_EPI(isa, GK_I32, GK_I8, gk_epilogue_i32i8_##set)                                                                     \
+    GK_EPI(isa, GK_I32, GK_BOOL, gk_epilogue_i32bool_##set)                                                                 \
+    GK_EPI(isa, GK_I32Q, GK_I32, gk_epilogue_i32qi32_##set)                                                                 \
+    GK_EPI(isa, GK_I32Q, GK_I8, gk_epilogue_i32qi8_##set)                                                                   \
+    GK_EPI(isa, GK_I32Q, GK_U8, gk_epilogue_i32qu8_##set)
 
 #ifdef GK_X86
 /* float16 operands read in place, both of them. */
@@ -44,8 +84,32 @@ GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E4M3FNUZ, e4m3fnuz)
 GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E5M2, e5m2)
 GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E5M2FNUZ, e5m2fnuz)
 
+/* Integers.  gcc 12 and clang keep every accumulator of these tiles in a register; AVX2's vpmaddwd rows widen both operands. */
+GK_UKR_RELEASED(GK_GEMM, GK_ISA_AMXINT8, GK_QUADS_U8, GK_QUADS_I8, GK_I32, 32, 32, 4, 16, GK_WANTS_LINES, gk_gemm_u8i8_ukr_32x32_amxint8, gk_release_amx)
+GK_PEAK(GK_ISA_AMXINT8, GK_QUADS_U8, gk_peak_u8_amxint8)
+GK_BYTES(GK_ISA_AVX512VNNI, avx512vnni, 8, 48, 16, 64, 8x48, 4, 4, 4x4, 8x64)
+GK_BYTES(GK_ISA_AVXVNNI, avxvnni, 6, 16, 8, 32, 6x16, 2, 4, 2x4, 8x32)
+GK_BYTES(GK_ISA_AVX512, avx512, 8, 32, 16, 64, 8x32, 2, 4, 2x4, 8x64)
+GK_BYTES(GK_ISA_AVX2, avx2, 4, 16, 8, 32, 4x16, 2, 2, 2x2, 8x32)
+GK_QUADS(GK_ISA_AVX2, avx2)
+GK_QUANTIZED(GK_ISA_AVX512, avx512)
+GK_QUANTIZED(GK_ISA_AVX2, avx2)
+GK_WHOLE(GK_ISA_AVX512, avx512, GK_I16, i16, 8, 64, 32, 8x64, 4, 4, 4x4, 4x32)
+GK_WHOLE(GK_ISA_AVX512, avx512, GK_I32, i32, 8, 48, 16, 8x48, 4, 4, 4x4, 4x16)
+GK_WHOLE(GK_ISA_AVX512, avx512, GK_I64, i64, 8, 24, 8, 8x24, 4, 4, 4x4, 4x8)
+GK_WHOLE(GK_ISA_AVX2, avx2, GK_I16, i16, 6, 32, 16, 6x32, 2, 4, 2x4, 4x16)
+GK_WHOLE(GK_ISA_AVX2, avx2, GK_I32, i32, 6, 16, 8, 6x16, 2, 4, 2x4, 4x8)
+GK_WHOLE(GK_ISA_AVX2, avx2, GK_I64, i64, 4, 8, 4, 4x8, 2, 4, 2x4, 4x4)
+/* Packing moves elements, whatever they mean. */
+GK_PACK(GK_ISA_AVX512, GK_I16, GK_I16, i16i16_avx512)
+GK_PACK(GK_ISA_AVX512, GK_I32, GK_I32, f32f32_avx512)
+GK_PACK(GK_ISA_AVX512, GK_I64, GK_I64, f64f64_avx512)
+GK_PACK(GK_ISA_AVX2, GK_I16, GK_I16, i16i16_avx2)
+GK_PACK(GK_ISA_AVX2, GK_I32, GK_I32, f32f32_avx2)
+GK_PACK(GK_ISA_AVX2, GK_I64, GK_I64, f64f64_avx2)
+
 /* BF16 panels.  The rows that flush, and of each size a stand-in for tiles where that would show. */
-GK_UKR_RELEASED(GK_GEMM, GK_ISA_AMXBF16, GK_BF16, GK_BF16, GK_F32, 32, 32, 2, 16, GK_FLUSHES_DENORMALS | GK_WANTS_LINES, gk_gemm_bf16bf16_ukr_32x32_amxbf16, gk_release_amxbf16)
+GK_UKR_RELEASED(GK_GEMM, GK_ISA_AMXBF16, GK_BF16, GK_BF16, GK_F32, 32, 32, 2, 16, GK_FLUSHES_DENORMALS | GK_WANTS_LINES, gk_gemm_bf16bf16_ukr_32x32_amxbf16, gk_release_amx)
 GK_UKR(GK_GEMM, GK_ISA_AVX512BF16, GK_BF16, GK_BF16, GK_F32, 8, 48, 2, 16, GK_FLUSHES_DENORMALS, gk_gemm_bf16bf16_ukr_8x48_avx512bf16)
 GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_BF16, GK_BF16, GK_F32, 8, 48, 2, 16, 0, gk_gemm_bf16bf16_ukr_8x48_avx512)
 GK_UKR(GK_GEMM, GK_ISA_AVX512, GK_BF16, GK_BF16, GK_F32, 32, 32, 2, 16, 0, gk_gemm_bf16bf16_ukr_32x32_avx512)
@@ -134,6 +198,23 @@ GK_PACK(GK_ISA_SCALAR, GK_F64, GK_F64, f64f64_scalar)
 GK_EPI(GK_ISA_SCALAR, GK_F64, GK_F64, gk_epilogue_f64f64_scalar)
 GK_PEAK(GK_ISA_SCALAR, GK_F64, gk_peak_f64_scalar)
 GK_NARROW_ALL(GK_ISA_SCALAR, scalar, 4, 4, 1, 4x4, 2, 2, 2x2, 4x1)
+GK_BYTES(GK_ISA_SCALAR, scalar, 4, 4, 1, 4, 4x4, 2, 2, 2x2, 8x4)
+GK_QUADS(GK_ISA_SCALAR, scalar)
+GK_PANELS_ONLY(GK_ISA_SCALAR, GK_U8, GK_NIBBLES, u8nibbles_scalar)
+GK_PANELS_ONLY(GK_ISA_SCALAR, GK_I8, GK_NIBBLES, i8nibbles_scalar)
+GK_PANELS_ONLY(GK_ISA_SCALAR, GK_U4, GK_NIBBLES, u4nibbles_scalar)
+GK_PANELS_ONLY(GK_ISA_SCALAR, GK_I4, GK_NIBBLES, i4nibbles_scalar)
+GK_QUANTIZED(GK_ISA_SCALAR, scalar)
+GK_WHOLE(GK_ISA_SCALAR, scalar, GK_I16, i16, 4, 4, 1, 4x4, 2, 2, 2x2, 4x1)
+GK_WHOLE(GK_ISA_SCALAR, scalar, GK_I32, i32, 4, 4, 1, 4x4, 2, 2, 2x2, 4x1)
+GK_WHOLE(GK_ISA_SCALAR, scalar, GK_I64, i64, 4, 4, 1, 4x4, 2, 2, 2x2, 4x1)
+GK_PACK(GK_ISA_SCALAR, GK_I16, GK_I16, i16i16_scalar)
+GK_PACK(GK_ISA_SCALAR, GK_I32, GK_I32, i32i32_scalar)
+GK_PACK(GK_ISA_SCALAR, GK_I64, GK_I64, i64i64_scalar)
+#undef GK_WHOLE
+#undef GK_BYTES
+#undef GK_QUADS
+#undef GK_QUANTIZED
 #undef GK_NARROW
 #undef GK_NARROW_ALL
 #undef GK_FLOAT8

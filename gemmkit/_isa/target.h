@@ -37,10 +37,14 @@
 #define GK_T_SSE2 "sse2"
 #define GK_T_AVX "avx"
 #define GK_T_AVX2 "avx2,fma,f16c"
+#define GK_T_AVXVNNI GK_T_AVX2 ",avxvnni"
 #define GK_T_AVX512 GK_T_AVX2 ",avx512f,avx512bw,avx512dq,avx512vl"
 #define GK_T_AVX512VBMI GK_T_AVX512 ",avx512vbmi"
 #define GK_T_AVX512BF16 GK_T_AVX512 ",avx512bf16"
-#define GK_T_AMXBF16 GK_T_AVX512 ",amx-tile,amx-bf16"
+#define GK_T_AVX512VNNI GK_T_AVX512 ",avx512vnni"
+#define GK_T_AMX GK_T_AVX512 ",amx-tile"
+#define GK_T_AMXINT8 GK_T_AMX ",amx-int8"
+#define GK_T_AMXBF16 GK_T_AMX ",amx-bf16"
 #define GK_T_AVX512FP16 GK_T_AVX512 ",avx512fp16"
 
 #define GK_INLINE static inline __attribute__((always_inline))

@@ -1,8 +1,11 @@
 /* Body of an epilogue: C = alpha acc + beta bias over a tile of sums that is still in L1.  Needs GK_EPI_NAME.
  *
  * C has the accumulator's type unless the including header defines C_ITEM, C_STORE(p, v) and C_STORE_TAIL(p, mask, n, v),
- * which round to another.  Products and sums are rounded apart (no FMA), so that beta = 1 gives the same bits as a bias
+ * which round to another; E_SCALE(real, whole) says which of alpha's two forms an integer type takes.  Products and sums are rounded apart (no FMA), so that beta = 1 gives the same bits as a bias
  * that the kernel has started from. */
+#ifndef E_SCALE
+#define E_SCALE(real, whole) (V_ELEM)(real)
+#endif
 #ifndef C_STORE
 #define C_ITEM sizeof(V_ELEM)
 #define C_STORE(p, v) V_STORE(p, v)
@@ -15,7 +18,7 @@ static void GK_EPI_NAME(const gk_epi_args *e)
     const ptrdiff_t whole = e->n / V_LEN * V_LEN;
     const int rest = (int)(e->n - whole);
     const V_MASK mask = V_TAIL_MASK(rest ? rest : V_LEN);
-    const V_ELEM alpha = (V_ELEM)e->alpha, beta = (V_ELEM)e->beta;
+    const V_ELEM alpha = E_SCALE(e->alpha, e->whole_alpha), beta = E_SCALE(e->beta, e->whole_beta);
     const V_TYPE va = V_BROADCAST((const char *)&alpha), vb = V_BROADCAST((const char *)&beta);
     (void)mask;
     for (ptrdiff_t i = 0; i < e->m; i++) {
@@ -42,6 +45,7 @@ static void GK_EPI_NAME(const gk_epi_args *e)
     }
 }
 #undef GK_EPI_NAME
+#undef E_SCALE
 #undef C_ITEM
 #undef C_STORE
 #undef C_STORE_TAIL

@@ -36,14 +36,14 @@ GK_INLINE void GK_BODY(const int m, const int nv, const int partial, const gk_uk
             r[i][j] = V_ZERO();
     }
     for (ptrdiff_t p = g->k; p > 0; p--) {
-        V_TYPE bv[GK_NV];
+        B_TYPE bv[GK_NV];
         GK_UNROLL
         for (int j = 0; j < nv; j++)
             bv[j] = partial && j == nv - 1 ? B_LOAD_TAIL(b + j * b_step, mask, rest) : B_LOAD(b + j * b_step);
         GK_UNROLL
         for (int i = 0; i < m; i++) {
             const char *ai = a[i / 4];
-            const V_TYPE av = V_BROADCAST(i % 4 == 0 ? ai : i % 4 == 1 ? ai + rs1 : i % 4 == 2 ? ai + 2 * rs1 : ai + rs3);
+            const A_TYPE av = A_BROADCAST(i % 4 == 0 ? ai : i % 4 == 1 ? ai + rs1 : i % 4 == 2 ? ai + 2 * rs1 : ai + rs3);
             GK_UNROLL
             for (int j = 0; j < nv; j++)
                 r[i][j] = V_FMA(av, bv[j], r[i][j]);

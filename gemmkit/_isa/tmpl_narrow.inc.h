@@ -23,6 +23,13 @@
 #define C_STORE(p, v) GK_CAT(gk_store_, N_OF)(p, v)
 #define C_STORE_TAIL(p, mask, n, v) GK_CAT(gk_store_part_, N_OF)(p, n, v)
 #include "tmpl_epilogue.inc.h"
+#if N_ITEM == 1
+#define GK_EPI_NAME GK_CAT(gk_epilogue_f32q, N_OF)
+#define S_MOST GK_CAT(GK_MOST_, N_TYPE)
+#define C_STORE(p, v) GK_CAT(gk_store_, N_OF)(p, v)
+#define C_STORE_TAIL(p, mask, n, v) GK_CAT(gk_store_part_, N_OF)(p, n, v)
+#include "tmpl_scaled.inc.h"
+#endif
 
 #define GK_UKR_NAME N_NAME2(GK_CAT(gk_gemm_, GK_CAT(N_FROM_F32, _ukr_)), N_TILE)
 #define GK_MR N_MR

@@ -41,8 +41,10 @@ static void GK_WIDEN_ANY(const char *src, ptrdiff_t step, ptrdiff_t n, char *dst
     }
 }
 
-static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst,
+                      int32_t *sums)
 {
+    (void)sums; /* of panels for integers only */
     enum { STEPS = 16, DEPTH = 32 };
     const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), line = R * item;
     if (s_w == N_ITEM) {
@@ -68,13 +70,15 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
             const ptrdiff_t some = k - p < DEPTH ? k - p : DEPTH;
             for (ptrdiff_t i = 0; i < full; i++)
                 GK_WIDEN_ANY(src + i * s_w + p * s_k, s_k, some, (char *)wide[i]);
-            N_PLAIN_PANELS((const char *)wide, DEPTH * item, item, full, some, R, dst + p * line);
+            N_PLAIN_PANELS((const char *)wide, DEPTH * item, item, full, some, R, dst + p * line, NULL);
         }
     }
 }
 
-static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst,
+                      int32_t *sums)
 {
+    (void)sums; /* of panels for integers only */
     (void)R;
     for (ptrdiff_t i = 0; i < w; i++)
         GK_WIDEN_ANY(src + i * s_w, s_k, k, dst + i * k * (ptrdiff_t)sizeof(V_ELEM));

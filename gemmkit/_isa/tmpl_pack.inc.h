@@ -34,8 +34,10 @@ GK_INLINE void GK_COPY_PANELS(const char *src, ptrdiff_t s_k, ptrdiff_t w, ptrdi
     }
 }
 
-static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst,
+                      int32_t *sums)
 {
+    (void)sums; /* of panels for integers only */
     const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), line = R * item;
     if (s_w == item) {
         GK_COPY_PANELS(src, s_k, w, k, R, dst);
@@ -68,8 +70,10 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
     }
 }
 
-static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst,
+                      int32_t *sums)
 {
+    (void)sums; /* of panels for integers only */
     const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM);
     (void)R; /* no trailers: micro-panels of lines follow each other as the lines do */
     for (ptrdiff_t i = 0; i < w; i++, src += s_w) {

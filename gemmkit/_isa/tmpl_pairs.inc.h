@@ -58,8 +58,10 @@ GK_INLINE __m512i GK_PAIR_ROWS(const char *even, const char *odd, ptrdiff_t full
     return least;
 }
 
-static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst,
+                      int32_t *sums)
 {
+    (void)sums; /* of panels for integers only */
     enum { STEPS = 16, DEPTH = 64 };
     const ptrdiff_t bytes = gk_panel_bytes(GK_BF16, R, k), line = 4 * R, pairs = (k + 1) / 2;
     /* While a micro-panel fills up, its trailer holds a vector of least magnitudes. */
@@ -94,7 +96,7 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
                         words[i][some] = 0;
                 }
                 gk_panels_f32f32_avx512(as_is ? pairs_of_lines : (const char *)words, as_is ? s_w : DEPTH * 2, 4, full, steps,
-                                        R, panel + p / 2 * line);
+                                        R, panel + p / 2 * line, NULL);
                 gk_update_least_avx512(panel + p / 2 * line, steps * R * 2, panel + pairs * line);
             }
         }
@@ -135,8 +137,10 @@ GK_INLINE ptrdiff_t GK_TURN_LINES(const char *src, ptrdiff_t s_k, ptrdiff_t full
     return lines;
 }
 
-static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst)
+static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R, char *dst,
+                      int32_t *sums)
 {
+    (void)sums; /* of panels for integers only */
     const ptrdiff_t length = k + k % 2;
     for (; w > 0; w -= R, src += R * s_w, dst += gk_panel_bytes(GK_BF16, R, k)) {
         const ptrdiff_t full = w < R ? w : R;

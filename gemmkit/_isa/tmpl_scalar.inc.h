@@ -6,9 +6,13 @@
 #define V_LOAD_TAIL(p, mask) V_LOAD(p) /* a vector of one has no partial form */
 #define V_STORE_TAIL(p, mask, v) V_STORE(p, v)
 #define V_BROADCAST(p) V_LOAD(p)
+#ifndef V_FMA
 #define V_FMA(a, b, c) ((a) * (b) + (c)) /* two roundings: the build forbids contraction */
+#endif
 #define V_ADD(a, b) ((a) + (b))
+#ifndef V_MUL
 #define V_MUL(a, b) ((a) * (b))
+#endif
 #define V_SUM(v) (v)
 #define V_SQUARE 1
 #define V_TRANSPOSE(src, s_w, dst, s_dst) V_STORE(dst, V_LOAD(src))

@@ -16,3 +16,11 @@
 #undef V_SUM
 #undef V_SQUARE
 #undef V_TRANSPOSE
+#undef Q_LOAD
+#undef Q_LOAD_TAIL
+#undef Q_ALL
+#undef Q_LOW8
+#undef Q_HIGH8
+#undef Q_LOW16
+#undef Q_HIGH16
+#undef Q_ORDER

@@ -1,4 +1,7 @@
 /* Ends one kernel: its operands' loads (tmpl_load.inc.h). */
+#undef A_TYPE
+#undef A_BROADCAST
+#undef B_TYPE
 #undef A_ITEM
 #undef A_LOAD
 #undef A_LOAD_TAIL

@@ -26,17 +26,30 @@ enum {
     GK_ISA_SSE2 = 1 << 1,
     GK_ISA_AVX = 1 << 2,
     GK_ISA_AVX2 = 1 << 3, /* and FMA3, F16C */
-    GK_ISA_AVX512 = 1 << 4, /* F, BW, DQ, VL */
-    GK_ISA_AVX512VBMI = 1 << 5,
-    GK_ISA_AVX512BF16 = 1 << 6,
-    GK_ISA_AVX512FP16 = 1 << 7,
-    GK_ISA_AMXBF16 = 1 << 8, /* tiles and their bfloat16 product */
+    GK_ISA_AVXVNNI = 1 << 4, /* vpdpbusd in 256 bits without AVX-512 */
+    GK_ISA_AVX512 = 1 << 5, /* F, BW, DQ, VL */
+    GK_ISA_AVX512VNNI = 1 << 6,
+    GK_ISA_AVX512VBMI = 1 << 7,
+    GK_ISA_AVX512BF16 = 1 << 8,
+    GK_ISA_AVX512FP16 = 1 << 9,
+    GK_ISA_AMXINT8 = 1 << 10, /* tiles and their product of bytes */
+    GK_ISA_AMXBF16 = 1 << 11, /* tiles and their bfloat16 product */
 };
 
-/* The first two are accumulated in; the others are narrow: widened to float32, or to BF16 panels, by packers and loads. */
-enum gk_type { GK_F32, GK_F64, GK_F16, GK_BF16, GK_E4M3FN, GK_E4M3FNUZ, GK_E5M2, GK_E5M2FNUZ, GK_NUM_TYPES };
+/* Float sums are of the first two types; the six after them are narrow: widened to float32, or to BF16 panels, by packers
+ * and loads.  Integer sums are of GK_I16, GK_I32, GK_I64 and wrap, so that signed and unsigned are one type to a kernel. */
+enum gk_type {
+    GK_F32, GK_F64, GK_F16, GK_BF16, GK_E4M3FN, GK_E4M3FNUZ, GK_E5M2, GK_E5M2FNUZ,
+    GK_I8, GK_U8, GK_I16, GK_I32, GK_I64,
+    GK_U16, GK_U32, GK_U64, GK_BOOL, /* of arrays only: kernels know them as the types above */
+    GK_I4, GK_U4, /* two a byte: pointers and strides count nibbles, the low one of a byte first */
+    GK_QUADS_U8, GK_QUADS_I8, GK_NIBBLES, /* panels of bytes and of nibbles, docs/integers.md */
+    GK_I32Q, GK_F32Q, /* sums of GK_I32 and GK_F32 that zero points and scales still wait for: what an epilogue reads */
+    GK_NUM_TYPES
+};
 
-static const signed char gk_item[GK_NUM_TYPES] = {4, 8, 2, 2, 1, 1, 1, 1}; /* bytes an element */
+/* Bytes an element; of a type without memory of its own, 0. */
+static const signed char gk_item[GK_NUM_TYPES] = {4, 8, 2, 2, 1, 1, 1, 1, 1, 1, 2, 4, 8, 2, 4, 8, 1, 1, 1, 1, 1, 1, 4, 4};
 
 /* What a row does, which is to say which loop it keeps in registers.
  *   GEMM    an outer product a step of k: C tile in registers.       Needs cs_b == item.
@@ -86,9 +99,12 @@ typedef struct gk_ukr {
  *   lines   [micro-panel][R][k]            each line by itself; lines past w are left alone
  *
  * KR is 2 for BF16 panels, whose k is rounded up to pairs with zeros, and 1 for others.  Each BF16 micro-panel is
- * followed by a trailer: the least magnitude in it, by which the engine tells whether a row that flushes may be used. */
+ * followed by a trailer: the least magnitude in it, by which the engine tells whether a row that flushes may be used.
+ *
+ * KR is 4 for QUADS and 8 for NIBBLES, whose 32-bit elements hold four steps of k in low halves of bytes, the next four in
+ * high ones.  Their packers add the sum of each line, as packed, to sums[0..w), unless sums is NULL. */
 typedef void (*gk_pack_fn)(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w, ptrdiff_t k, ptrdiff_t R,
-                           char *dst);
+                           char *dst, int32_t *sums);
 
 enum { GK_MOST_R = 64, GK_TRAILER = 64 };
 
@@ -99,10 +115,28 @@ typedef struct gk_pack {
     gk_pack_fn panels, lines;
 } gk_pack;
 
+/* Steps of k that a micro-panel holds. */
+static inline ptrdiff_t gk_depth(int type, ptrdiff_t k)
+{
+    const ptrdiff_t step = type == GK_BF16 ? 2 : type == GK_QUADS_I8 ? 4 : type == GK_QUADS_U8 || type == GK_NIBBLES ? 8 : 1;
+    return (k + step - 1) / step * step;
+}
+
 /* Bytes from one micro-panel to the next. */
 static inline ptrdiff_t gk_panel_bytes(int type, ptrdiff_t R, ptrdiff_t k)
 {
-    return type == GK_BF16 ? R * (k + k % 2) * 2 + GK_TRAILER : R * k * gk_item[type];
+    const ptrdiff_t bytes = R * gk_depth(type, k) * gk_item[type];
+    return type == GK_BF16 ? bytes + GK_TRAILER : type == GK_NIBBLES ? bytes / 2 : bytes;
+}
+
+/* What a packer to QUADS or NIBBLES, or a load for a kernel that takes such, adds to each value. */
+static inline int gk_shift(int from, int to)
+{
+    if (to == GK_QUADS_U8)
+        return from == GK_I8 ? 128 : from == GK_I4 ? 8 : 0;
+    if (to == GK_QUADS_I8)
+        return from == GK_U8 ? -128 : 0;
+    return to == GK_NIBBLES && (from == GK_I8 || from == GK_I4) ? 8 : 0;
 }
 
 /* The least magnitude of a BF16 micro-panel: the smallest nonzero value's bits without sign, 0x7fff if all are zero. */
@@ -122,7 +156,8 @@ static inline int gk_flush_free(int least_a, int least_b)
 
 /* ---- Epilogues -------------------------------------------------------------------------------------------------
  * C[m x n] = alpha * acc + beta * bias, rounded once to C's type, on a tile of sums that a kernel has just left in L1.
- * acc and bias are of the accumulator's type; C may be acc itself.  bias NULL: alpha only. */
+ * acc and bias are of the accumulator's type; C may be acc itself.  bias NULL: alpha only.  To GK_I8, the low byte; to
+ * GK_BOOL, whether the sum is not 0.  From GK_I32Q and GK_F32Q there is neither alpha nor bias, but zero points and scales. */
 typedef struct gk_epi_args {
     const char *acc;
     ptrdiff_t rs_acc; /* columns are adjacent */
@@ -131,6 +166,12 @@ typedef struct gk_epi_args {
     const char *bias;
     ptrdiff_t rs_bias, cs_bias; /* bytes; cs_bias is the item or 0, which repeats */
     double alpha, beta; /* used at the accumulator's precision */
+    int64_t whole_alpha, whole_beta; /* instead of them for integers, modulo 2^bits */
+    /* Of GK_I32Q and GK_F32Q: the sum x = acc + row_add + col_add + sum of row_mul * col_mul, modulo 2^32, each member NULL
+     * or m or n numbers; then y = saturate(round(x * scale * row_scale * col_scale) + zero). */
+    const int32_t *row_add, *col_add, *row_mul[2], *col_mul[2];
+    const double *row_scale, *col_scale;
+    double scale, zero;
     ptrdiff_t m, n;
 } gk_epi_args;
 

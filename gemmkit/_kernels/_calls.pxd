@@ -1,5 +1,6 @@
 """From arrays to a job: shapes, strides, broadcasting, and where the result goes."""
 cimport numpy as cnp
+from libc.stdint cimport int64_t
 from gemmkit._kernels._engine cimport Batch
 from gemmkit._kernels._loops cimport Job, Place
 from gemmkit._kernels._types cimport Types
@@ -19,10 +20,17 @@ cdef struct Call:
     ptrdiff_t shape[64]  # of the result
     ptrdiff_t step_a[64]  # of its batch axes
     ptrdiff_t step_b[64]
+    ptrdiff_t step_za[64]  # where batch.quantized: of zero points and scales, in elements
+    ptrdiff_t step_zb[64]
+    ptrdiff_t step_row_scale[64]
+    ptrdiff_t step_col_scale[64]
     int batch_ndim
+    int result  # the type of the result's array
     bint drop_m, drop_n  # rank-1 operands: the axis of 1 that the result lacks
 
 cdef double real(object x, str name) except? -1.0
+# A scalar argument of integer sums, modulo 2^64, if it is a whole number; whole[0] tells.
+cdef int64_t whole_number(object x, str name, bint *whole) except? -1
 cdef int bind(Call *call, const Types *types, cnp.ndarray a, bint trans_a, cnp.ndarray b, const Prepacked *prepacked,
               bint trans_b) except -1
 cdef object finish(Call *call, object out, cnp.ndarray c, double alpha, double beta, const Job *planned, int forced,

@@ -5,6 +5,8 @@ All operators come through here.  `bind` reads the operands' shapes as numpy.mat
 Everything is checked before anything is computed.  Operands are read where they lie, whatever their strides.
 """
 cimport numpy as cnp
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memset
 
 import numpy as np
 
@@ -12,8 +14,8 @@ from gemmkit._kernels._engine cimport Batch, adopt, prepare, run_batch, run_one
 from gemmkit._kernels._loops cimport Job, Place
 from gemmkit._kernels._numbers cimport magnitude
 from gemmkit._kernels._parallel cimport threads_for
-from gemmkit._kernels._registry cimport gk_item
-from gemmkit._kernels._types cimport Types, dtype_of, numpy_type, plain_type
+from gemmkit._kernels._registry cimport gk_item, is_quads
+from gemmkit._kernels._types cimport Types, dtype_of, kernel_type, numpy_type, plain_type
 
 cnp.import_array()
 
@@ -35,6 +37,25 @@ cdef double real(object x, str name) except? -1.0:
         raise OverflowError(f"{name}: {error}") from None
     except (TypeError, ValueError):
         raise TypeError(f"{name}: expected a real number, got {type(x).__name__}") from None
+
+
+cdef int64_t whole_number(object x, str name, bint *whole) except? -1:
+    cdef double value
+    cdef uint64_t low
+    if not isinstance(x, float):
+        try:
+            x = x.__index__()
+        except (AttributeError, TypeError):
+            x = real(x, name)
+    if isinstance(x, float):
+        value = x
+        whole[0] = value == value and value - value == 0.0 and value.is_integer()
+        if not whole[0]:
+            return 0
+        x = int(value)
+    whole[0] = True
+    low = x & 0xffffffffffffffff
+    return <int64_t>low
 
 
 # ---- shapes -----------------------------------------------------------------------------------------------------
@@ -60,7 +81,15 @@ cdef int bind(Call *call, const Types *types, cnp.ndarray a, bint trans_a, cnp.n
     cdef const cnp.npy_intp *tb
     cdef cnp.npy_intp packed_steps[64]
     cdef ptrdiff_t x, y, k_of_b
-    job.acc, job.a_type, job.b_type, job.c_type = types.acc, types.a, types.b, types.c
+    job.acc, job.a_type, job.b_type, job.c_type = types.acc, types.kernel_a, types.kernel_b, types.kernel_c
+    call.result = types.c
+    job.quads, job.nibble_panels = is_quads(job.a_type), False
+    memset(&job.q, 0, sizeof(job.q))
+    job.epilogue.whole_alpha, job.epilogue.whole_beta = 1, 1
+    call.at.za = call.at.zb = NULL
+    call.at.row_scale = call.at.col_scale = NULL
+    call.at.terms = NULL
+    call.batch.quantized = False
     job.item, job.a_item, job.b_item, job.c_item = gk_item[job.acc], gk_item[job.a_type], gk_item[job.b_type], gk_item[job.c_type]
     job.b_prepacked = prepacked != NULL
     call.at.a = cnp.PyArray_BYTES(a)
@@ -173,7 +202,7 @@ cdef cnp.ndarray result_for(Call *call, object out, tuple inputs, str name="out"
     cdef int d
     cdef bint right
     if out is None:
-        return cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(call.job.c_type), 0)
+        return cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(call.result), 0)
     if isinstance(out, tuple) and len(out) == 1:  # as numpy's ufuncs take it
         out = out[0]
     if not isinstance(out, np.ndarray):
@@ -185,8 +214,8 @@ cdef cnp.ndarray result_for(Call *call, object out, tuple inputs, str name="out"
             right = right and cnp.PyArray_DIMS(o)[d] == call.shape[d]
     if not right:
         raise ValueError(f"{name}: expected shape {tuple([call.shape[d] for d in range(call.ndim)])}, got {out.shape}")
-    if out.dtype.newbyteorder("=") != dtype_of(call.job.c_type):
-        raise TypeError(f"{name}: expected dtype {dtype_of(call.job.c_type)}, got {out.dtype}")
+    if out.dtype.newbyteorder("=") != dtype_of(call.result):
+        raise TypeError(f"{name}: expected dtype {dtype_of(call.result)}, got {out.dtype}")
     if not cnp.PyArray_ISWRITEABLE(o):
         raise ValueError(f"{name}: the array is read-only")
     for d in range(call.ndim):
@@ -198,7 +227,7 @@ cdef cnp.ndarray result_for(Call *call, object out, tuple inputs, str name="out"
             right = right and (x is None or not may_overlap(o, <cnp.ndarray>x))
     if right:
         return o
-    return cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(call.job.c_type), 0)
+    return cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(call.result), 0)
 
 
 cdef str type_name(object x):
@@ -256,7 +285,7 @@ cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha
     call.at.bias = NULL
     if c is not None:
         call.at.bias = cnp.PyArray_BYTES(c)
-        job.epilogue.bias_type = plain_type(c)
+        job.epilogue.bias_type = kernel_type(plain_type(c))
         nc = cnp.PyArray_NDIM(c)
         if nc >= 1 and cnp.PyArray_DIMS(c)[nc - 1] != 1:
             job.epilogue.cs_bias = cnp.PyArray_STRIDES(c)[nc - 1]
@@ -266,10 +295,10 @@ cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha
             if cnp.PyArray_DIMS(c)[d] != 1:
                 step_bias[call.batch_ndim - (nc - 2) + d] = cnp.PyArray_STRIDES(c)[d]
 
-    if job.n > 1 and cs_c != item or (job.n == 1 and rs_c == item and not job.b_prepacked
+    if job.n > 1 and cs_c != item or (job.n == 1 and rs_c == item and not job.b_prepacked and not job.quads and not job.q.on
                                       and job.cs_a != job.a_item and job.rs_a == job.a_item and job.m > 1):
         # Columns of C are contiguous; or C is one column and A lies by columns, which pass as rows of A'.
-        if (job.m > 1 and rs_c != item) or job.b_prepacked:
+        if (job.m > 1 and rs_c != item) or job.b_prepacked or job.quads or job.q.on:
             return 1
         swap_operands(call, call.step_a, call.step_b, &rs_c, &cs_c)
     job.rs_c = rs_c
@@ -282,7 +311,7 @@ cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha
         if x == 1:
             continue
         at = batch.ndim - 1
-        if (at >= 0 and batch.step_a[at] == call.step_a[d] * x and batch.step_b[at] == call.step_b[d] * x
+        if (at >= 0 and not batch.quantized and batch.step_a[at] == call.step_a[d] * x and batch.step_b[at] == call.step_b[d] * x
                 and batch.step_c[at] == step_c[d] * x and batch.step_bias[at] == step_bias[d] * x):
             batch.shape[at] *= x
         else:
@@ -291,8 +320,12 @@ cdef int bind_result(Call *call, cnp.ndarray result, cnp.ndarray c, double alpha
             batch.shape[at] = x
         batch.step_a[at], batch.step_b[at] = call.step_a[d], call.step_b[d]
         batch.step_c[at], batch.step_bias[at] = step_c[d], step_bias[d]
+        if batch.quantized:
+            batch.step_za[at], batch.step_zb[at] = call.step_za[d], call.step_zb[d]
+            batch.step_row_scale[at], batch.step_col_scale[at] = call.step_row_scale[d], call.step_col_scale[d]
     # One B for a stack of A's that lie evenly below each other: a single product of all their rows.
-    if batch.ndim == 1 and batch.step_b[0] == 0 and not job.epilogue.has_bias:
+    if (batch.ndim == 1 and batch.step_b[0] == 0 and not job.epilogue.has_bias and not batch.quantized
+            and job.q.inc_za == 0 and call.at.row_scale == NULL):
         if job.m == 1:
             job.rs_a, job.rs_c = batch.step_a[0], batch.step_c[0]
         if batch.step_a[0] == job.m * job.rs_a and batch.step_c[0] == job.m * job.rs_c:
@@ -313,7 +346,7 @@ cdef object finish(Call *call, object out, cnp.ndarray c, double alpha, double b
     cdef int status, num_threads
     cdef double work
     if bind_result(call, result, c, alpha, beta, planned, forced):
-        result = cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(call.job.c_type), 0)
+        result = cnp.PyArray_EMPTY(call.ndim, <cnp.npy_intp *>call.shape, numpy_type(call.result), 0)
         bind_result(call, result, c, alpha, beta, planned, forced)
     work = <double>call.job.m * call.job.n * call.job.k * call.batch.count
     if work < GIL_WORK:

@@ -13,6 +13,11 @@ cdef struct Batch:
     ptrdiff_t step_b[64]
     ptrdiff_t step_c[64]
     ptrdiff_t step_bias[64]
+    bint quantized  # zero points and scales have steps too, in elements
+    ptrdiff_t step_za[64]
+    ptrdiff_t step_zb[64]
+    ptrdiff_t step_row_scale[64]
+    ptrdiff_t step_col_scale[64]
 
 cdef void prepare(Job *job, int forced) noexcept nogil
 cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil

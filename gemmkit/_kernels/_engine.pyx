@@ -3,17 +3,19 @@
 Who owns what: a `Job` is immutable, a `Place` points into the callers' arrays, workspace is borrowed for one call from
 _parallel and given back by it.
 """
+from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from gemmkit._kernels._numbers cimport ceil_div, least, round_up
-from gemmkit._kernels._registry cimport (GK_DOT, GK_FLUSHES_DENORMALS, GK_GEMM, GK_STREAM, GK_WANTS_LINES, current_cpu, gk_cpu,
-                                         gk_epi_args, gk_epi_fn, gk_item, gk_panel_bytes, gk_ukr, gk_ukr_args, panel_type,
+from gemmkit._kernels._registry cimport (GK_BOOL, GK_DOT, GK_F32, GK_F32Q, GK_I32, GK_I32Q, GK_I4, GK_NIBBLES, GK_QUADS_I8, GK_QUADS_U8, GK_U4, GK_U8, GK_FLUSHES_DENORMALS, GK_GEMM, GK_STREAM, GK_WANTS_LINES, current_cpu, gk_cpu,
+                                         gk_epi_args, gk_epi_fn, gk_item, gk_panel_bytes, gk_shift, gk_ukr, gk_ukr_args, is_quads, panel_type,
                                          select_epilogue, select_exact, select_pack, select_row)
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
 from gemmkit._kernels._schedule cimport (AUTO, DIRECT, GENERAL, INNER_DOT, INNER_GEMM, INNER_STREAM, SPLIT_K, Choice,
                                          Problem, choose, refusal, rows_at_once)
-from gemmkit._kernels._loops cimport (Epilogue, Job, Place, aligned, column_bytes, finish_tile, loops_bytes, run_dot, run_stream,
-                                      run_tiles)
+from gemmkit._kernels._loops cimport (Epilogue, Job, Place, aligned, column_bytes, finish_tile, loops_bytes, prepacked_sums,
+                                      run_dot, run_stream, run_tiles)
+from gemmkit._kernels._quads cimport quads_bytes, run_quad_dot, run_quad_stream
 
 cdef enum:
     LINE = 64  # partial sums and private workspaces start on a line
@@ -29,31 +31,76 @@ cdef const gk_ukr *select_place(const Job *job) noexcept nogil:
     return row if row != NULL and row.kr == 1 else select_row(GK_GEMM, job.acc, job.b_type, job.n)
 
 
+cdef inline int quads_of_b(const Job *job) noexcept nogil:
+    return GK_NIBBLES if job.nibble_panels else GK_QUADS_I8
+
+
+cdef void settle_sums(Job *job) noexcept nogil:
+    """Which sums the zero points of a product of quads ask for."""
+    job.q.shift_a, job.q.shift_b = gk_shift(job.a_type, GK_QUADS_U8), gk_shift(job.b_type, quads_of_b(job))
+    if not job.q.on:
+        job.q.sums_of_a = job.q.sums_of_b = False
+        return
+    job.q.sums_of_a = job.q.inc_zb or job.q.vary_zb or job.q.zb + job.q.shift_b != 0
+    job.q.sums_of_b = job.q.inc_za or job.q.vary_za or job.q.za + job.q.shift_a != 0
+
+
+cdef bint must_pack_a(const Job *job, const gk_ukr *gemm) noexcept nogil:
+    """Whether a row that reads quads can't have A's where they lie."""
+    return job.a_type != GK_U8 or job.q.sums_of_a or job.cs_a != 1 or job.k % gemm.kr != 0
+
+
+cdef void describe_quads(const Job *job, Problem *p) noexcept nogil:
+    cdef const gk_ukr *gemm = select_row(GK_GEMM, GK_QUADS_U8, quads_of_b(job), job.n)
+    p.quads, p.nibble_a, p.nibble_b = True, job.a_type == GK_I4 or job.a_type == GK_U4, job.b_type == GK_I4 or job.b_type == GK_U4
+    p.pack_a = must_pack_a(job, gemm)
+    p.panel_item = 1
+    p.widen_a = p.widen_b = True
+    p.narrow_c, p.place_a, p.lines_a = job.c_type != job.acc, False, gemm.flags & GK_WANTS_LINES != 0
+    p.mr, p.nr, p.vl = gemm.mr, gemm.nr, gemm.vl
+    p.place_mr, p.place_nr, p.place_vl = gemm.mr, gemm.nr, gemm.vl
+
+
 cdef void describe(const Job *job, Problem *p) noexcept nogil:
     """The numbers that the choosers need, read off a job, the table and the machine."""
+    p.m, p.n, p.k = job.m, job.n, job.k
+    p.item, p.a_item, p.b_item = job.item, job.a_item, job.b_item
+    p.rs_a, p.cs_a, p.rs_b, p.cs_b = job.rs_a, job.cs_a, job.rs_b, job.cs_b
+    p.b_prepacked = job.b_prepacked
+    if job.quads:
+        describe_quads(job, p)
+    else:
+        describe_plain(job, p)
     cdef const gk_cpu *cpu = current_cpu()
+    p.l1d, p.l2, p.l3 = cpu.l1d, cpu.l2, cpu.l3
+
+
+cdef void describe_plain(const Job *job, Problem *p) noexcept nogil:
     cdef int panel = panel_type(job.a_type, job.b_type)
     cdef const gk_ukr *gemm = select_row(GK_GEMM, panel, panel, job.n)
     cdef const gk_ukr *place = select_place(job)
-    p.m, p.n, p.k = job.m, job.n, job.k
-    p.item, p.a_item, p.b_item, p.panel_item = job.item, job.a_item, job.b_item, gk_item[panel]
+    p.quads = p.nibble_a = p.nibble_b = p.pack_a = False
+    p.panel_item = gk_item[panel]
     p.widen_a, p.widen_b, p.narrow_c = job.a_type != job.acc, job.b_type != job.acc, job.c_type != job.acc
     p.place_a = place.a_type == job.a_type
     p.lines_a = gemm.flags & GK_WANTS_LINES != 0
-    p.rs_a, p.cs_a, p.rs_b, p.cs_b = job.rs_a, job.cs_a, job.rs_b, job.cs_b
-    p.b_prepacked = job.b_prepacked
     p.mr, p.nr, p.vl = gemm.mr, gemm.nr, gemm.vl
     p.place_mr, p.place_nr, p.place_vl = place.mr, place.nr, place.vl
-    p.l1d, p.l2, p.l3 = cpu.l1d, cpu.l2, cpu.l3
 
 
 cdef void prepare(Job *job, int forced) noexcept nogil:
     """Choose rows, algorithm and blocks for a job whose types, sizes, strides and epilogue are set."""
     cdef Problem p
     cdef Choice *how = &job.how
+    if job.quads:
+        settle_sums(job)
     describe(job, &p)
     choose(&p, forced, how)
+    if job.quads:
+        select_quads(job)
+        return
     job.panel = panel_type(job.a_type, job.b_type) if how.panels else job.acc
+    job.panel_b = job.panel
     job.panel_item = gk_item[job.panel]
     cdef bint in_panels = how.pack_b or job.b_prepacked
     job.gemm = select_row(GK_GEMM, job.panel, job.panel, job.n) if in_panels else select_place(job)
@@ -66,7 +113,28 @@ cdef void prepare(Job *job, int forced) noexcept nogil:
         job.inner = select_row(GK_DOT, job.acc if how.pack_a else job.a_type, job.acc if how.pack_b else job.b_type, job.n)
         how.ms, how.ns = job.inner.mr, job.inner.nr
     job.pack_a, job.pack_b = select_pack(job.a_type, job.panel), select_pack(job.b_type, job.panel)
-    job.finish = select_epilogue(job.acc, job.c_type)
+    job.finish = select_epilogue(unfinished(job), job.c_type)
+    settle_epilogue(job)
+
+
+cdef inline int unfinished(const Job *job) noexcept nogil:
+    """The sums as the epilogue sees them."""
+    return job.acc if not job.q.on else GK_I32Q if job.acc == GK_I32 else GK_F32Q
+
+
+cdef void select_quads(Job *job) noexcept nogil:
+    """Rows for a product of quads whose algorithm is chosen."""
+    cdef Choice *how = &job.how
+    job.panel, job.panel_b, job.panel_item = GK_QUADS_U8, quads_of_b(job), 1
+    job.gemm = select_row(GK_GEMM, job.panel, job.panel_b, job.n)
+    job.exact, job.inner = NULL, job.gemm
+    if how.inner == INNER_STREAM:
+        job.inner = select_row(GK_STREAM, GK_QUADS_U8, job.b_type, job.n)
+    elif how.inner == INNER_DOT:
+        job.inner = select_row(GK_DOT, GK_QUADS_U8 if how.pack_a else job.a_type, GK_QUADS_I8 if how.pack_b else job.b_type, job.n)
+        how.ms, how.ns = job.inner.mr, job.inner.nr
+    job.pack_a, job.pack_b = select_pack(job.a_type, job.panel), select_pack(job.b_type, job.panel_b)
+    job.finish = select_epilogue(unfinished(job), job.c_type)
     settle_epilogue(job)
 
 
@@ -76,7 +144,10 @@ cdef void settle_epilogue(Job *job) noexcept nogil:
     job.pack_bias = select_pack(e.bias_type, job.acc) if e.has_bias else NULL
     job.bias_starts = (e.has_bias and e.alpha == 1.0 and e.beta == 1.0 and e.bias_type == job.acc
                        and (e.cs_bias == job.item or job.n == 1) and job.how.algorithm != SPLIT_K)
-    job.finishes = job.narrow or e.alpha != 1.0 or (e.has_bias and not job.bias_starts)
+    if job.quads and job.how.inner == INNER_DOT:
+        job.finishes = True  # its sums lie beside C
+        return
+    job.finishes = job.narrow or job.q.sums_of_a or job.q.sums_of_b or e.alpha != 1.0 or (e.has_bias and not job.bias_starts)
 
 
 cdef bint same_layout(const Job *job, const Job *planned) noexcept nogil:
@@ -100,9 +171,15 @@ cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil:
         prepare(job, forced if refusal(&p, forced) == NULL else AUTO)
         return
     job.how, job.gemm, job.exact, job.inner = planned.how, planned.gemm, planned.exact, planned.inner
-    job.panel, job.panel_item = planned.panel, planned.panel_item
+    job.panel, job.panel_b, job.panel_item = planned.panel, planned.panel_b, planned.panel_item
     job.pack_a, job.pack_b, job.finish = planned.pack_a, planned.pack_b, planned.finish
-    if not same_layout(job, planned):
+    if job.quads:
+        settle_sums(job)
+        if job.how.inner == INNER_GEMM:
+            job.how.pack_a = must_pack_a(job, job.gemm)
+            job.how.ms = job.gemm.mr if job.how.pack_a else ceil_div(job.m, ceil_div(job.m, job.gemm.mr)) if job.m else 1
+            job.how.mc = rows_at_once(least(job.m, job.how.mb), job.how.kc, job.gemm.mr, job.how.pack_a)
+    elif not same_layout(job, planned):
         adjacent = job.cs_a == job.a_item or job.k <= 1
         job.how.a_lines = adjacent or job.gemm.flags & GK_WANTS_LINES
         job.how.pack_a = job.a_type != job.acc or not adjacent
@@ -119,6 +196,8 @@ cdef size_t workspace_bytes(const Job *job, int num_threads) noexcept nogil:
     if job.how.algorithm == SPLIT_K:
         chunk_of(job, &part)
         return job.how.splits * partial_bytes(job) + least(num_threads, job.how.splits) * private_bytes(&part)
+    if job.quads and job.how.inner != INNER_GEMM:
+        return quads_bytes(job, num_threads)
     return loops_bytes(job, num_threads)
 
 
@@ -146,8 +225,12 @@ cdef void chunk_of(const Job *job, Job *part) noexcept nogil:
     part[0] = job[0]
     part.k = job.how.chunk
     part.c_type, part.c_item, part.rs_c = job.acc, job.item, job.n * job.item
-    part.epilogue.alpha, part.epilogue.has_bias = 1.0, False
+    part.epilogue.alpha, part.epilogue.whole_alpha, part.epilogue.has_bias = 1.0, 1, False
     part.bias_starts = part.finishes = part.narrow = False
+    part.q.scaled = False
+    part.q.on = job.q.on and job.quads  # zero points need the sums of a chunk, scales the whole sum
+    part.finish = select_epilogue(unfinished(part), part.acc)
+    part.finishes = part.q.sums_of_a or part.q.sums_of_b or (job.quads and job.how.inner == INNER_DOT)
     part.how.splits, part.how.chunk = 1, part.k
     part.how.algorithm = DIRECT if not (job.how.pack_a or job.how.pack_b) else GENERAL
 
@@ -157,7 +240,9 @@ cdef void split_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     cdef Job part = s.part
     cdef Place at
     cdef ptrdiff_t p = task * part.k
+    at = s.at[0]
     at.a, at.b = s.at.a + p * part.cs_a, s.at.b + p * part.rs_b
+    at.row_scale = at.col_scale = NULL
     at.c, at.bias = s.partials + task * partial_bytes(s.job), NULL
     part.k = least(part.k, s.job.k - p)
     run_serial(&part, &at, s.private + thread * private_bytes(&s.part))
@@ -171,7 +256,7 @@ cdef void join_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     cdef gk_epi_fn plus = select_epilogue(job.acc, job.acc)
     cdef gk_epi_args e
     e.m, e.n = m, job.n
-    e.alpha, e.beta = 1.0, 1.0
+    e.alpha, e.beta, e.whole_alpha, e.whole_beta = 1.0, 1.0, 1, 1
     e.c, e.rs_c = s.partials + i * job.n * job.item, job.n * job.item
     e.acc, e.rs_acc = e.c, e.rs_c
     e.rs_bias, e.cs_bias = e.rs_c, job.item
@@ -198,9 +283,9 @@ cdef void run_with(const Job *job, const Place *at, char *workspace, int num_thr
     if job.how.algorithm == SPLIT_K:
         run_split(job, at, workspace, num_threads)
     elif job.how.inner == INNER_DOT:
-        run_dot(job, at, workspace, num_threads)
+        (run_quad_dot if job.quads else run_dot)(job, at, workspace, num_threads)
     elif job.how.inner == INNER_STREAM:
-        run_stream(job, at, workspace, num_threads)
+        (run_quad_stream if job.quads else run_stream)(job, at, workspace, num_threads)
     else:
         run_tiles(job, at, workspace, num_threads)
 
@@ -216,6 +301,7 @@ cdef void run_empty_sum(const Job *job, const Place *at) noexcept nogil:
     cdef Job scaled = job[0]
     memset(zeros, 0, sizeof(zeros))
     scaled.epilogue.alpha = 1.0  # it scales no sum, so it can't make NaN of one
+    scaled.q.sums_of_a = scaled.q.sums_of_b = False
     scaled.bias_starts = False  # no kernel has
     while j < job.n:
         finish_tile(&scaled, at, <const char *>zeros, 0, 0, j, job.m, least(512, job.n - j))
@@ -270,6 +356,13 @@ cdef inline void place_of(const Place *base, const Batch *batch, ptrdiff_t index
         at.c += x * batch.step_c[d]
         if at.bias != NULL:
             at.bias += x * batch.step_bias[d]
+        if batch.quantized:
+            at.za += x * batch.step_za[d]
+            at.zb += x * batch.step_zb[d]
+            if at.row_scale != NULL:
+                at.row_scale += x * batch.step_row_scale[d]
+            if at.col_scale != NULL:
+                at.col_scale += x * batch.step_col_scale[d]
         d -= 1
 
 
@@ -303,7 +396,7 @@ cdef void one_tile_items(const Items *t, ptrdiff_t first, ptrdiff_t end) noexcep
         place_of(t.at, t.batch, index, &at)
         if job.how.pack_a:
             (job.pack_a.lines if job.how.a_lines else job.pack_a.panels)(
-                at.a, job.rs_a, job.cs_a, job.m, job.k, job.gemm.mr, <char *>g.a)
+                at.a, job.rs_a, job.cs_a, job.m, job.k, job.gemm.mr, <char *>g.a, NULL)
         else:
             g.a = at.a
         g.b = at.b
@@ -417,19 +510,24 @@ cdef int run_group(const Job *jobs, const Place *places, ptrdiff_t count, const 
 # ---- constant B -------------------------------------------------------------------------------------------------
 
 cdef size_t prepacked_bytes(const Job *job) noexcept nogil:
-    """Bytes of all of B in micro-panels of NR columns, the last one padded."""
-    return ceil_div(job.n, job.gemm.nr) * column_bytes(job)
+    """Bytes of all of B in micro-panels of NR columns, the last one padded, and of its columns' sums if it is of quads."""
+    return prepacked_sums(job) + (job.n * sizeof(int32_t) if job.quads else 0)
 
 
 cdef void prepack_b(const Job *job, const char *b, ptrdiff_t rs_b, ptrdiff_t cs_b, char *dst) noexcept nogil:
     """All of B, panel after panel in the order in which run_tiles visits them."""
     cdef ptrdiff_t jc = 0, pc, nc, kc, nr = job.gemm.nr
+    cdef int32_t *sums = NULL
+    if job.quads:
+        sums = <int32_t *>(dst + prepacked_sums(job))
+        memset(sums, 0, job.n * sizeof(int32_t))
     while jc < job.n:
         nc = least(job.how.nc, job.n - jc)
         pc = 0
         while pc < job.k:
             kc = least(job.how.kc, job.k - pc)
-            job.pack_b.panels(b + pc * rs_b + jc * cs_b, cs_b, rs_b, nc, kc, nr, dst)
-            dst += ceil_div(nc, nr) * gk_panel_bytes(job.panel, nr, kc)
+            job.pack_b.panels(b + pc * rs_b + jc * cs_b, cs_b, rs_b, nc, kc, nr, dst,
+                              sums + jc if sums != NULL else NULL)
+            dst += ceil_div(nc, nr) * gk_panel_bytes(job.panel_b, nr, kc)
             pc += kc
         jc += nc

@@ -19,12 +19,15 @@ Threads share packed panels, which one phase writes and the next reads; `paralle
 of C a thread computes depends on the thread count, but the order in which any element of C is summed up does not: tiles
 sum over k in sequence, and micro-panels and dot tiles lie at fixed places.
 """
-from libc.stdint cimport uintptr_t
+from libc.stdint cimport int32_t, uintptr_t
+from libc.string cimport memset
 
 from gemmkit._kernels._numbers cimport ceil_div, least, round_up
-from gemmkit._kernels._registry cimport (gk_epi_args, gk_flush_free, gk_least_of, gk_panel_bytes, gk_ukr_args, gk_ukr_fn)
+from gemmkit._kernels._registry cimport (GK_NIBBLES, gk_depth, gk_epi_args, gk_flush_free, gk_item, gk_least_of, gk_panel_bytes,
+                                         gk_ukr_args, gk_ukr_fn)
 from gemmkit._kernels._parallel cimport parallel_for
 from gemmkit._kernels._schedule cimport INNER_DOT, INNER_STREAM
+from gemmkit._kernels._terms cimport Terms, column_terms, row_terms, terms_bytes
 
 cdef enum:
     LINE = 64  # panels start on a line: no line is written by two threads
@@ -46,9 +49,11 @@ cdef void finish_tile(const Job *job, const Place *at, const char *acc, ptrdiff_
     cdef char wide[BIAS_BYTES + 8]
     cdef ptrdiff_t r, c
     e.acc, e.rs_acc, e.c, e.rs_c = acc, rs_acc, at.c + i * job.rs_c + j * job.c_item, job.rs_c
-    e.alpha, e.beta = bias.alpha, bias.beta
+    e.alpha, e.beta, e.whole_alpha, e.whole_beta = bias.alpha, bias.beta, bias.whole_alpha, bias.whole_beta
     e.m, e.n = m, n
     e.bias, e.rs_bias, e.cs_bias = NULL, 0, 0
+    if job.q.on:
+        set_quantized(job, at, i, j, &e)
     if not bias.has_bias or job.bias_starts:
         job.finish(&e)
         return
@@ -73,15 +78,33 @@ cdef void finish_tile(const Job *job, const Place *at, const char *acc, ptrdiff_
             width = e.n if bias.cs_bias else 1
             if bias.cs_bias:
                 job.pack_bias.lines(source + r * bias.rs_bias + c * bias.cs_bias, bias.rs_bias, bias.cs_bias,
-                                    1 if rows == 1 else e.m, width, 1, <char *>e.bias)
+                                    1 if rows == 1 else e.m, width, 1, <char *>e.bias, NULL)
             else:  # a column is one line
-                job.pack_bias.lines(source + r * bias.rs_bias, 0, bias.rs_bias, 1, 1 if rows == 1 else e.m, 1, <char *>e.bias)
+                job.pack_bias.lines(source + r * bias.rs_bias, 0, bias.rs_bias, 1, 1 if rows == 1 else e.m, 1, <char *>e.bias, NULL)
             e.rs_bias = 0 if rows == 1 else width * job.item
             e.acc = acc + r * rs_acc + c * job.item
             e.c = at.c + (i + r) * job.rs_c + (j + c) * job.c_item
             job.finish(&e)
             r += e.m
         c += e.n
+
+
+cdef void set_quantized(const Job *job, const Place *at, ptrdiff_t i, ptrdiff_t j, gk_epi_args *e) noexcept nogil:
+    """Zero points and scales of the elements from (i, j) on."""
+    cdef const Terms *t = <const Terms *>at.terms
+    cdef int x
+    memset(&e.row_add, 0, <char *>&e.row_scale - <char *>&e.row_add)
+    if t != NULL:
+        if t.row_add != NULL:
+            e.row_add = t.row_add + (i - t.i0)
+        if t.col_add != NULL:
+            e.col_add = t.col_add + (j - t.j0)
+        for x in range(2):
+            if t.row_mul[x] != NULL:
+                e.row_mul[x], e.col_mul[x] = t.row_mul[x] + (i - t.i0), t.col_mul[x] + (j - t.j0)
+    e.row_scale = at.row_scale + i if at.row_scale != NULL else NULL
+    e.col_scale = at.col_scale + j if at.col_scale != NULL else NULL
+    e.scale, e.zero = job.q.scale, job.q.zero
 
 
 cdef inline void start_sum(const Job *job, const Place *at, ptrdiff_t i, ptrdiff_t j, bint first, gk_ukr_args *g) noexcept nogil:
@@ -115,6 +138,8 @@ cdef struct Phase:
     ptrdiff_t i_step, j_step  # the grid of tasks
     ptrdiff_t j_tasks
     ptrdiff_t b_tasks, pack_step  # packing: tasks on B come first
+    int32_t *sums_a  # where packing adds up lines of A and of B; NULL: nowhere
+    int32_t *sums_b
 
 
 cdef void tiles(const Phase *f, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdiff_t j1) noexcept nogil:
@@ -122,7 +147,7 @@ cdef void tiles(const Phase *f, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdif
     cdef const Job *job = f.job
     cdef const Place *at = f.at
     cdef ptrdiff_t ms = job.how.ms, ns = job.how.ns, mr = job.gemm.mr, nr = job.gemm.nr, kr = job.gemm.kr
-    cdef ptrdiff_t jb, jb_end, i, j, step = kr * job.panel_item
+    cdef ptrdiff_t jb, jb_end, i, j, step = kr * job.panel_item, b_step = 4 if job.panel_b == GK_NIBBLES else step
     cdef bint first = f.pc == 0, last = f.pc + f.kc >= job.k
     cdef bint guarded = job.exact != NULL
     cdef int least_a = 0
@@ -131,16 +156,16 @@ cdef void tiles(const Phase *f, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t j0, ptrdif
     cdef gk_ukr_args g
     cdef gk_ukr_fn fn = job.gemm.fn
     g.k = f.kc if kr == 1 else ceil_div(f.kc, kr)
-    g.rs_a, g.cs_a = job.rs_a, job.cs_a
+    g.rs_a, g.cs_a = job.rs_a, kr * job.cs_a
     g.rs_b, g.cs_b = job.rs_b, job.b_item
     g.rs_c = job.rs_c
     if f.a_panel != NULL:
         if job.how.a_lines:
-            g.rs_a, g.cs_a = g.k * step, step
+            g.rs_a, g.cs_a = gk_depth(job.panel, f.kc) * job.panel_item, step
         else:
             g.rs_a, g.cs_a = step, mr * step
     if f.b_panel != NULL:
-        g.rs_b, g.cs_b = nr * step, step
+        g.rs_b, g.cs_b = nr * b_step, b_step
     if job.narrow:
         g.rs_c = nr * job.item if f.sums == NULL else f.rs_sums
     jb = j0
@@ -197,7 +222,8 @@ cdef void pack_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
         at = task * f.pack_step * r
         lines = least(f.pack_step * r, f.nc - at)
         job.pack_b.panels(f.at.b + f.pc * job.rs_b + (f.jc + at) * job.cs_b, job.cs_b, job.rs_b, lines, f.kc, r,
-                          <char *>f.b_panel + task * f.pack_step * f.b_bytes)
+                          <char *>f.b_panel + task * f.pack_step * f.b_bytes,
+                          f.sums_b + f.jc + at if f.sums_b != NULL else NULL)
     else:
         task -= f.b_tasks
         r = job.gemm.mr
@@ -205,7 +231,7 @@ cdef void pack_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
         lines = least(f.pack_step * r, f.i1 - f.i0 - at)
         (job.pack_a.lines if job.how.a_lines else job.pack_a.panels)(
             f.at.a + (f.i0 + at) * job.rs_a + f.pc * job.cs_a, job.rs_a, job.cs_a, lines, f.kc, r,
-            f.a_panel + task * f.pack_step * f.a_bytes)
+            f.a_panel + task * f.pack_step * f.a_bytes, f.sums_a + f.i0 + at if f.sums_a != NULL else NULL)
 
 
 cdef void set_grid(Phase *f, int num_threads) noexcept nogil:
@@ -244,6 +270,10 @@ cdef void run_tiles(const Job *job, const Place *at, char *workspace, int num_th
         part_at.c += i * job.rs_c
         if part_at.bias != NULL:
             part_at.bias += i * job.epilogue.rs_bias
+        if job.q.on:
+            part_at.za += i * job.q.inc_za
+            if part_at.row_scale != NULL:
+                part_at.row_scale += i
         run_rows(&part, &part_at, workspace, num_threads)
         i += job.how.mb
 
@@ -254,8 +284,30 @@ cdef void run_rows(const Job *job, const Place *at, char *workspace, int num_thr
     cdef ptrdiff_t jc, pc, i0, rows_at_once = job.m, panels, tasks, blocks
     cdef ptrdiff_t nr = job.gemm.nr, mr = job.gemm.mr, column = column_bytes(job) if job.b_prepacked else 0
     cdef char *b_space = NULL
-    f.job, f.at = job, at
+    cdef Place with_terms = at[0]
+    cdef Terms terms
+    cdef const int32_t *sums_b = NULL
+    cdef int32_t *row_space = NULL
+    cdef int32_t *column_space = NULL
+    cdef bint last
+    f.job, f.at = job, &with_terms
     f.a_panel, f.b_panel, f.sums = NULL, NULL, NULL
+    f.sums_a, f.sums_b = NULL, NULL
+    if has_terms(job):
+        # Sums of lines, then two numbers a row, two a column.
+        memset(workspace, 0, (job.m + job.n) * sizeof(int32_t))
+        f.sums_a, f.sums_b = <int32_t *>workspace, <int32_t *>workspace + job.m
+        row_space = f.sums_b + job.n
+        column_space = row_space + 2 * job.m
+        sums_b = f.sums_b
+        if job.b_prepacked:
+            sums_b = <const int32_t *>(at.b + prepacked_sums(job))
+        if not job.q.sums_of_a:
+            f.sums_a = NULL
+        if not job.q.sums_of_b:
+            f.sums_b = NULL
+        with_terms.terms = &terms
+        workspace += round_up(terms_bytes(job.m, job.n), LINE)
     f.rs_sums = sums_stride(job)
     if how.pack_a:
         rows_at_once = how.mc
@@ -272,12 +324,13 @@ cdef void run_rows(const Job *job, const Place *at, char *workspace, int num_thr
         pc = blocks = 0
         while pc < job.k:
             f.pc, f.kc = pc, least(how.kc, job.k - pc)
-            f.a_bytes, f.b_bytes = gk_panel_bytes(job.panel, mr, f.kc), gk_panel_bytes(job.panel, nr, f.kc)
+            last = pc + f.kc >= job.k
+            f.a_bytes, f.b_bytes = gk_panel_bytes(job.panel, mr, f.kc), gk_panel_bytes(job.panel_b, nr, f.kc)
             if how.pack_b:
                 f.b_panel = b_space
             elif job.b_prepacked:
                 # Panel after panel as this loop visits them: all columns before jc lie at full K.
-                f.b_panel = at.b + jc // nr * column + ceil_div(f.nc, nr) * blocks * gk_panel_bytes(job.panel, nr, how.kc)
+                f.b_panel = at.b + jc // nr * column + ceil_div(f.nc, nr) * blocks * gk_panel_bytes(job.panel_b, nr, how.kc)
             i0 = 0
             while i0 < job.m:
                 f.i0, f.i1 = i0, least(i0 + rows_at_once, job.m)
@@ -287,18 +340,32 @@ cdef void run_rows(const Job *job, const Place *at, char *workspace, int num_thr
                     f.pack_step = ceil_div(panels + tasks, num_threads * 2 * TASKS_PER_THREAD)
                     f.b_tasks = ceil_div(panels, f.pack_step)
                     parallel_for(pack_task, &f, f.b_tasks + ceil_div(tasks, f.pack_step), num_threads)
+                if last and row_space != NULL:
+                    if i0 == 0:
+                        column_terms(job, at, sums_b + jc, column_space, jc, f.nc, &terms)
+                    row_terms(job, at, <const int32_t *>(row_space - job.n - job.m) + i0, row_space, i0, f.i1 - i0, &terms)
                 set_grid(&f, num_threads)
                 parallel_for(tile_task, &f, f.j_tasks * ceil_div(f.i1 - f.i0, f.i_step), num_threads)
                 i0 += rows_at_once
             pc += how.kc
             blocks += 1
         jc += how.nc
+        f.sums_a = NULL  # A is packed again for more columns, but has been added up
+
+
+cdef inline bint has_terms(const Job *job) noexcept nogil:
+    return job.q.on and (job.q.sums_of_a or job.q.sums_of_b)
+
+
+cdef size_t prepacked_sums(const Job *job) noexcept nogil:
+    """Where the sums of a prepacked B's columns lie: behind its panels."""
+    return round_up(ceil_div(job.n, job.gemm.nr) * column_bytes(job), LINE)
 
 
 cdef ptrdiff_t column_bytes(const Job *job) noexcept nogil:
     cdef ptrdiff_t whole = job.k // job.how.kc if job.how.kc else 0, rest = job.k - whole * job.how.kc
-    cdef ptrdiff_t sum = whole * gk_panel_bytes(job.panel, job.gemm.nr, job.how.kc)
-    return sum + gk_panel_bytes(job.panel, job.gemm.nr, rest) if rest else sum
+    cdef ptrdiff_t sum = whole * gk_panel_bytes(job.panel_b, job.gemm.nr, job.how.kc)
+    return sum + gk_panel_bytes(job.panel_b, job.gemm.nr, rest) if rest else sum
 
 
 cdef inline bint keeps_sums(const Job *job) noexcept nogil:
@@ -322,12 +389,12 @@ cdef inline size_t a_space(const Job *job) noexcept nogil:
 
 cdef inline size_t b_space(const Job *job) noexcept nogil:
     return round_up(ceil_div(least(job.how.nc, job.n), job.gemm.nr)
-                    * gk_panel_bytes(job.panel, job.gemm.nr, least(job.how.kc, job.k)), LINE)
+                    * gk_panel_bytes(job.panel_b, job.gemm.nr, least(job.how.kc, job.k)), LINE)
 
 
 cdef size_t tiles_bytes(const Job *job) noexcept nogil:
     """Workspace of the tile loops: packed panels of A and B, partial sums."""
-    cdef size_t sum = 0
+    cdef size_t sum = round_up(terms_bytes(job.m, job.n), LINE) if has_terms(job) else 0
     if job.how.pack_a:
         sum += a_space(job)
     if job.how.pack_b:
@@ -360,6 +427,10 @@ cdef void column_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     at.c += j * part.c_item
     if at.bias != NULL:
         at.bias += j * part.epilogue.cs_bias
+    if part.q.on:
+        at.zb += j * part.q.inc_zb
+        if at.col_scale != NULL:
+            at.col_scale += j
     run_tiles(&part, &at, f.a_panel + thread * tiles_bytes(f.job), 1)
 
 
@@ -393,11 +464,11 @@ cdef char *lay_out_short(const Job *job, const Place *at, char *workspace, Phase
     f.a_panel, f.b_panel = NULL, NULL
     if job.how.pack_a:
         f.a_panel = workspace
-        job.pack_a.lines(at.a, job.rs_a, job.cs_a, job.m, job.k, 1, workspace)
+        job.pack_a.lines(at.a, job.rs_a, job.cs_a, job.m, job.k, 1, workspace, NULL)
         workspace += round_up(job.m * job.k * job.item, LINE)
     if job.how.pack_b:
         f.b_panel = workspace
-        job.pack_b.lines(at.b, job.cs_b, job.rs_b, job.n, job.k, 1, workspace)
+        job.pack_b.lines(at.b, job.cs_b, job.rs_b, job.n, job.k, 1, workspace, NULL)
         workspace += round_up(job.n * job.k * job.item, LINE)
     return workspace
 

@@ -9,13 +9,13 @@ cimport numpy as cnp
 
 import numpy as np
 
-from gemmkit._kernels._calls cimport Call, Prepacked, bind, bind_result, finish, real, result_for
+from gemmkit._kernels._calls cimport Call, Prepacked, bind, bind_result, finish, real, result_for, whole_number
 from gemmkit._kernels._engine cimport (Batch, describe, prepack_b, prepacked_bytes, prepare, run_group, workspace_bytes)
 from gemmkit._kernels._loops cimport Job, Place
 from gemmkit._kernels._parallel cimport threads_for
-from gemmkit._kernels._registry cimport GK_F64, panel_type
+from gemmkit._kernels._registry cimport GK_F64, GK_I4, GK_I32, GK_I64, GK_U4, GK_U32, GK_U64, panel_type
 from gemmkit._kernels._schedule cimport AUTO, STREAM_STEP, Problem, refusal
-from gemmkit._kernels._types cimport Types, dtype_of, is_number, operand, plain_type, settle, type_of
+from gemmkit._kernels._types cimport Types, dtype_of, is_integer, is_number, operand, plain_type, settle, type_of
 from libc.stdlib cimport free, malloc
 
 from gemmkit._kernels import _registry, _schedule
@@ -35,7 +35,7 @@ def size(x, str name):
     return x
 
 
-def shape_of(x, str name):
+cdef tuple shape_of(object x, str name):
     if isinstance(x, (str, bytes)) or not hasattr(x, "__iter__"):
         raise TypeError(f"{name}: expected a tuple of sizes, got {type(x).__name__}")
     shape = tuple(size(s, name) for s in x)
@@ -69,7 +69,7 @@ cdef cnp.ndarray checked(object x, str name, tuple shape, int given, int type):
 cdef bint better_unpacked(const Job *job) noexcept nogil:
     """Whether a plan's own B is kept as it is: a narrow one that is read once a call, for a few rows, and that panels would
     have to hold wider."""
-    return job.m <= STREAM_STEP and job.b_type != job.acc and panel_type(job.a_type, job.b_type) == job.acc
+    return job.m <= STREAM_STEP and job.b_type != job.acc and not job.quads and panel_type(job.a_type, job.b_type) == job.acc
 
 
 cdef bint has_shape(cnp.ndarray x, tuple shape):
@@ -84,55 +84,62 @@ cdef bint has_shape(cnp.ndarray x, tuple shape):
 
 cdef class Plan:
     """What every plan has: the decided job, and B if it owns one."""
-    cdef Job job
-    cdef Prepacked packed
-    cdef object storage  # the memory of packed.panels
-    cdef cnp.ndarray own_b  # a B that is owned but not packed
-    cdef Types types
-    cdef int forced, a_given, b_given  # the caller's types; with a float64 operand the other is converted
-    cdef ptrdiff_t count  # products a call
-    cdef double alpha, beta
-    cdef bint trans_a, trans_b, owns_b
-    cdef tuple a_shape, b_shape  # as given by the caller, transposed or not
-    cdef tuple out_shape
 
     # Plans are filled by __cinit__, which runs once and always: none is ever half made, or made again.
     def __cinit__(self, *args, **kwargs):
         if type(self) is Plan:
             raise TypeError("Plan: make one of its subclasses")
 
-    cdef int set_up(self, tuple a_shape, tuple b_shape, tuple dtypes, double alpha, double beta, bint trans_a,
+    cdef int settle_whole(self, object alpha, object beta) except -1:
+        """alpha and beta of integer sums."""
+        cdef bint whole
+        if not isinstance(self, MatMulPlan) and self.types.c not in (GK_I32, GK_I64, GK_U32, GK_U64):
+            raise TypeError(f"dtype: expected int32, int64, uint32, uint64 or a float, as ONNX Gemm has them, got {dtype_of(self.types.c)}")
+        self.whole_alpha = whole_number(alpha, "alpha", &whole)
+        if not whole:
+            raise ValueError(f"alpha: expected a whole number for {dtype_of(self.types.c)}, got {alpha}")
+        self.whole_beta = whole_number(beta, "beta", &whole)
+        if not whole:
+            raise ValueError(f"beta: expected a whole number for {dtype_of(self.types.c)}, got {beta}")
+        return 0
+
+    cdef int set_up(self, tuple a_shape, tuple b_shape, tuple dtypes, object alpha, object beta, bint trans_a,
                     bint trans_b, object b, str algorithm) except -1:
         cdef Call call
+        cdef cnp.ndarray b_array = None, a_like, b_like
+        self.types = types_of(dtypes[0], dtypes[1], dtypes[2])
+        self.a_given = type_of(dtypes[0], "dtype")
+        self.b_given = self.a_given if dtypes[1] is None else type_of(dtypes[1], "b_dtype")
+        self.alpha, self.beta = real(alpha, "alpha"), real(beta, "beta")
+        self.whole_alpha = self.whole_beta = 1
+        if is_integer(self.types.c):
+            self.settle_whole(alpha, beta)
+        self.trans_a, self.trans_b = trans_a, trans_b
+        self.a_shape, self.b_shape = a_shape, b_shape
+        a_like, b_like = contiguous_shape(a_shape, dtype_of(self.types.a)), contiguous_shape(b_shape, dtype_of(self.types.b))
+        bind(&call, &self.types, a_like, trans_a, b_like, NULL, trans_b)
+        call.job.epilogue.alpha, call.job.epilogue.beta = self.alpha, self.beta
+        if b is not None:
+            b_array = checked(b, "b", b_shape, self.b_given, self.types.b)
+        return self.decide(&call, b_array, algorithm)
+
+    cdef int decide(self, Call *call, cnp.ndarray b_array, str algorithm) except -1:
         cdef Problem p
-        cdef cnp.ndarray b_array, a_like, b_like
         cdef int d
         cdef const char *why
         if algorithm not in _schedule.CODES:
             raise ValueError(f"algorithm: unknown {algorithm!r}; known are {', '.join(_schedule.CODES)}")
-        self.types = types_of(dtypes[0], dtypes[1], dtypes[2])
-        self.a_given = type_of(dtypes[0], "dtype")
-        self.b_given = self.a_given if dtypes[1] is None else type_of(dtypes[1], "b_dtype")
         self.forced = _schedule.CODES[algorithm]
-        self.alpha, self.beta = alpha, beta
-        self.trans_a, self.trans_b = trans_a, trans_b
-        self.a_shape, self.b_shape = a_shape, b_shape
-        # Arrays of the right shape and contiguous strides that occupy a single element: a plan has shapes, not data.
-        a_like, b_like = contiguous_shape(a_shape, dtype_of(self.types.a)), contiguous_shape(b_shape, dtype_of(self.types.b))
-        bind(&call, &self.types, a_like, trans_a, b_like, NULL, trans_b)
         self.out_shape = tuple([call.shape[d] for d in range(call.ndim)])
         self.count = 1
         for d in range(call.batch_ndim):
             self.count *= call.shape[d]
         call.job.rs_c = call.job.n * call.job.c_item
-        call.job.epilogue.alpha, call.job.epilogue.beta = alpha, beta
         call.job.epilogue.has_bias = False
         call.job.epilogue.rs_bias = call.job.epilogue.cs_bias = 0
-        self.owns_b = b is not None
-        if self.owns_b:
-            b_array = checked(b, "b", b_shape, self.b_given, self.types.b)
-            if self.forced == AUTO and better_unpacked(&call.job):
-                self.own_b = b_array.copy()
+        self.owns_b = b_array is not None
+        if self.owns_b and self.forced == AUTO and better_unpacked(&call.job):
+            self.own_b = b_array.copy()
         if self.owns_b and self.own_b is None:
             call.job.b_prepacked = True
             call.job.rs_b, call.job.cs_b = 0, call.job.b_item
@@ -152,6 +159,7 @@ cdef class Plan:
         cdef ptrdiff_t matrices = 1, index
         cdef size_t address
         cdef cnp.ndarray matrix
+        cdef char *start
         cdef int d, n = len(self.b_shape)
         for d in range(n - 2):
             matrices *= self.b_shape[d]
@@ -171,17 +179,26 @@ cdef class Plan:
             b = b.swapaxes(-1, -2)
         for index, batch_index in enumerate(np.ndindex(*self.b_shape[:max(n - 2, 0)])):
             matrix = b[batch_index]
-            prepack_b(&self.job, cnp.PyArray_BYTES(matrix), cnp.PyArray_STRIDES(matrix)[0], cnp.PyArray_STRIDES(matrix)[1],
+            start = cnp.PyArray_BYTES(matrix)
+            if self.job.b_type == GK_I4 or self.job.b_type == GK_U4:
+                # An array of nibble strides: what lies before this matrix is counted in nibbles, so the address doubles.
+                start = <char *>(<size_t>cnp.PyArray_BYTES(b) + <size_t>start)
+            prepack_b(&self.job, start, cnp.PyArray_STRIDES(matrix)[0], cnp.PyArray_STRIDES(matrix)[1],
                       self.packed.panels + index * each)
         return 0
 
     cdef cnp.ndarray checked_c(self, object c):
         """c as a bias that broadcasts one way to the result."""
         if is_number(c):
-            c = operand(c, "c", self.types.acc)
+            if is_integer(self.types.c) and isinstance(c, float) and not c.is_integer():
+                raise TypeError(f"c: expected a whole number beside {dtype_of(self.types.c)} operands, got {c}")
+            c = operand(int(c), "c", self.types.c) if is_integer(self.types.c) else operand(c, "c", self.types.acc)
         c = np.asarray(c)
         cdef int type = type_of(c.dtype, "c")
-        if (type == GK_F64) != (self.types.acc == GK_F64):
+        if is_integer(self.types.c) or is_integer(type):
+            if type != self.types.c:
+                raise TypeError(f"c: expected dtype {dtype_of(self.types.c)}, got {c.dtype}")
+        elif (type == GK_F64) != (self.types.acc == GK_F64):
             raise TypeError(f"c: expected dtype {dtype_of(self.types.acc)}"
                             f"{'' if self.types.acc == GK_F64 else ' or a narrower type'}, got {c.dtype}")
         full = self.out_shape
@@ -203,6 +220,7 @@ cdef class Plan:
         if c is not None:
             bias = self.checked_c(c)
         bind(&call, &self.types, x, self.trans_a, y, &self.packed if self.job.b_prepacked else NULL, self.trans_b)
+        call.job.epilogue.whole_alpha, call.job.epilogue.whole_beta = self.whole_alpha, self.whole_beta
         return finish(&call, out, bias, self.alpha, self.beta, &self.job, self.forced,
                       (x, y, bias) if out is not None else ())
 
@@ -223,8 +241,9 @@ cdef class Plan:
 
     @property
     def panel_dtype(self):
-        """The number type that packed operands have: that of the sums, or bfloat16 for its dot instructions."""
-        return dtype_of(self.job.panel)
+        """The number type that packed operands have: that of the sums, bfloat16 for its dot instructions, B's bytes for
+        those of bytes."""
+        return np.dtype(np.int8) if self.job.quads else dtype_of(self.job.panel)
 
     @property
     def algorithm(self):
@@ -367,7 +386,7 @@ cdef class GemmPlan(Plan):
                  str algorithm="auto", b_dtype=None, out_dtype=None):
         m, n, k = size(m, "m"), size(n, "n"), size(k, "k")
         self.set_up((k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n), (dtype, b_dtype, out_dtype),
-                    real(alpha, "alpha"), real(beta, "beta"), trans_a, trans_b, b, algorithm)
+                    alpha, beta, trans_a, trans_b, b, algorithm)
 
     def __call__(self, a, b=None, c=None, out=None):
         """Return ``alpha * A @ B + beta * c``; arguments as for `gemmkit.gemm`, of the plan's own shapes and types."""
@@ -397,7 +416,7 @@ cdef class MatMulPlan(Plan):
     """
 
     def __cinit__(self, a_shape, b_shape, dtype, *, b=None, str algorithm="auto", b_dtype=None, out_dtype=None):
-        self.set_up(shape_of(a_shape, "a_shape"), shape_of(b_shape, "b_shape"), (dtype, b_dtype, out_dtype), 1.0, 0.0, False,
+        self.set_up(shape_of(a_shape, "a_shape"), shape_of(b_shape, "b_shape"), (dtype, b_dtype, out_dtype), 1, 0, False,
                     False, b, algorithm)
 
     def __call__(self, a, b=None, out=None):
@@ -427,7 +446,7 @@ cdef class StridedBatchedGemm(Plan):
                  str algorithm="auto", b_dtype=None, out_dtype=None):
         batch, m, n, k = size(batch, "batch"), size(m, "m"), size(n, "n"), size(k, "k")
         self.set_up((batch, k, m) if trans_a else (batch, m, k), (batch, n, k) if trans_b else (batch, k, n),
-                    (dtype, b_dtype, out_dtype), real(alpha, "alpha"), real(beta, "beta"), trans_a, trans_b, b, algorithm)
+                    (dtype, b_dtype, out_dtype), alpha, beta, trans_a, trans_b, b, algorithm)
 
     def __call__(self, a, b=None, c=None, out=None):
         """Return ``alpha * A @ B + beta * c`` of shape (batch, m, n); c broadcasts one way to it."""
@@ -507,6 +526,7 @@ cdef class GroupedGemm:
                 x, y = pairs[i]
                 order[i] = self.order[i]
                 bind(&call, &plan.types, x, plan.trans_a, y, NULL, plan.trans_b)
+                call.job.epilogue.whole_alpha = plan.whole_alpha
                 result = result_for(&call, outs[i], inputs if outs[i] is not None else (), f"out[{i}]")
                 if bind_result(&call, result, None, plan.alpha, 0.0, &plan.job, plan.forced):
                     result = np.empty(plan.out_shape, plan.out_dtype)

@@ -1,9 +1,11 @@
 """C declarations of the kernel table and of the selection that runs on it."""
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 
 cdef extern from "ukr.h" nogil:
-    enum: GK_F32, GK_F64, GK_F16, GK_BF16, GK_E4M3FN, GK_E4M3FNUZ, GK_E5M2, GK_E5M2FNUZ, GK_NUM_TYPES
+    enum: GK_F32, GK_F64, GK_F16, GK_BF16, GK_E4M3FN, GK_E4M3FNUZ, GK_E5M2, GK_E5M2FNUZ
+    enum: GK_I8, GK_U8, GK_I16, GK_I32, GK_I64, GK_U16, GK_U32, GK_U64, GK_BOOL, GK_I4, GK_U4
+    enum: GK_QUADS_U8, GK_QUADS_I8, GK_NIBBLES, GK_I32Q, GK_F32Q, GK_NUM_TYPES
     enum: GK_GEMM, GK_DOT, GK_STREAM, GK_NUM_ROLES
     enum: GK_FLUSHES_DENORMALS, GK_WANTS_LINES
     enum: GK_MOST_R
@@ -42,7 +44,8 @@ cdef extern from "ukr.h" nogil:
         gk_ukr_fn fn
         void (*release)() noexcept nogil
 
-    ctypedef void (*gk_pack_fn)(const char *, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, char *) noexcept nogil
+    ctypedef void (*gk_pack_fn)(const char *, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, char *,
+                               int32_t *) noexcept nogil
 
     ctypedef struct gk_pack:
         const char *name
@@ -52,6 +55,8 @@ cdef extern from "ukr.h" nogil:
         gk_pack_fn panels
         gk_pack_fn lines
 
+    ptrdiff_t gk_depth(int type, ptrdiff_t k)
+    int gk_shift(int source, int to)
     ptrdiff_t gk_panel_bytes(int type, ptrdiff_t R, ptrdiff_t k)
     int gk_least_of(const char *panel, ptrdiff_t R, ptrdiff_t k)
     bint gk_flush_free(int least_a, int least_b)
@@ -66,6 +71,16 @@ cdef extern from "ukr.h" nogil:
         ptrdiff_t cs_bias
         double alpha
         double beta
+        int64_t whole_alpha
+        int64_t whole_beta
+        const int32_t *row_add
+        const int32_t *col_add
+        const int32_t *row_mul[2]
+        const int32_t *col_mul[2]
+        const double *row_scale
+        const double *col_scale
+        double scale
+        double zero
         ptrdiff_t m
         ptrdiff_t n
 
@@ -108,12 +123,15 @@ cdef extern from "cpu_features.h" nogil:
 
 
 # The row for a role and the types that it reads; of GEMM rows the narrowest that holds n columns, so that a small tile is
-# just a row.  NULL if there is none, which can't be for plain types (a == b == accumulator) and for those of `widens_in`.
+# just a row.  NULL if there is none; activate() has made sure of those that the engine relies on.
 cdef const gk_ukr *select_row(int role, int a_type, int b_type, ptrdiff_t n) noexcept nogil
 # The row that reads the same panels and does not flush.
 cdef const gk_ukr *select_exact(const gk_ukr *row) noexcept nogil
 cdef const gk_pack *select_pack(int source, int to) noexcept nogil
 cdef gk_epi_fn select_epilogue(int acc, int out) noexcept nogil
-# The type of the panels that the best GEMM row for these operands reads.
+# The type of the panels that the best GEMM row for these float or whole-integer operands reads.
 cdef int panel_type(int a_type, int b_type) noexcept nogil
+# Whether operands are bytes or nibbles, whose panels are of two types: QUADS_U8 for A, QUADS_I8 or NIBBLES for B.
+cdef inline bint is_quads(int type) noexcept nogil:
+    return type == GK_I8 or type == GK_U8 or type == GK_I4 or type == GK_U4
 cdef const gk_cpu *current_cpu() noexcept nogil

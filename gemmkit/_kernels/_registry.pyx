@@ -22,7 +22,8 @@ cdef extern from "ukr.h" nogil:
     const int gk_num_epis
     const gk_peak gk_peaks[]
     const int gk_num_peaks
-    enum: GK_ISA_SCALAR, GK_ISA_SSE2, GK_ISA_AVX, GK_ISA_AVX2, GK_ISA_AVX512, GK_ISA_AVX512VBMI, GK_ISA_AVX512BF16, GK_ISA_AVX512FP16, GK_ISA_AMXBF16
+    enum: GK_ISA_SCALAR, GK_ISA_SSE2, GK_ISA_AVX, GK_ISA_AVX2, GK_ISA_AVXVNNI, GK_ISA_AVX512
+    enum: GK_ISA_AVX512VNNI, GK_ISA_AVX512VBMI, GK_ISA_AVX512BF16, GK_ISA_AVX512FP16, GK_ISA_AMXINT8, GK_ISA_AMXBF16
 
 cdef extern from *:
     """
@@ -43,19 +44,26 @@ cdef extern from "cpu_features.h":
 
 # Ordered from the weakest to the strongest; forcing one leaves it and those below it.
 ISA_BITS = {"scalar": GK_ISA_SCALAR, "sse2": GK_ISA_SSE2, "avx": GK_ISA_AVX, "avx2": GK_ISA_AVX2,
-            "avx512": GK_ISA_AVX512, "avx512vbmi": GK_ISA_AVX512VBMI, "avx512bf16": GK_ISA_AVX512BF16,
-            "avx512fp16": GK_ISA_AVX512FP16, "amxbf16": GK_ISA_AMXBF16}
+            "avxvnni": GK_ISA_AVXVNNI, "avx512": GK_ISA_AVX512, "avx512vnni": GK_ISA_AVX512VNNI,
+            "avx512vbmi": GK_ISA_AVX512VBMI, "avx512bf16": GK_ISA_AVX512BF16, "avx512fp16": GK_ISA_AVX512FP16,
+            "amxint8": GK_ISA_AMXINT8, "amxbf16": GK_ISA_AMXBF16}
 ROLE_NAMES = {GK_GEMM: "gemm", GK_DOT: "dot", GK_STREAM: "stream"}
+# Panels and unfinished sums have names of their own; signed and unsigned are one type to kernels from 16 bits on.
 TYPE_NAMES = {GK_F32: "float32", GK_F64: "float64", GK_F16: "float16", GK_BF16: "bfloat16",
               GK_E4M3FN: "float8_e4m3fn", GK_E4M3FNUZ: "float8_e4m3fnuz", GK_E5M2: "float8_e5m2",
-              GK_E5M2FNUZ: "float8_e5m2fnuz"}
+              GK_E5M2FNUZ: "float8_e5m2fnuz", GK_I8: "int8", GK_U8: "uint8", GK_I16: "int16", GK_I32: "int32",
+              GK_I64: "int64", GK_U16: "uint16", GK_U32: "uint32", GK_U64: "uint64", GK_BOOL: "bool",
+              GK_I4: "packed_int4", GK_U4: "packed_uint4", GK_QUADS_U8: "quads_u8", GK_QUADS_I8: "quads_i8",
+              GK_NIBBLES: "nibbles", GK_I32Q: "int32q", GK_F32Q: "float32q"}
+# The dtypes of arrays that stand for panels and unfinished sums where tests call a row.
+MEMORY = {"quads_u8": "uint8", "quads_i8": "int8", "nibbles": "uint8", "int32q": "int32", "float32q": "float32"}
 TYPE_CODES = {name: code for code, name in TYPE_NAMES.items()}
 ROLE_CODES = {name: code for code, name in ROLE_NAMES.items()}
 
 cdef enum:
     ROLES = 3
-    TYPES = 8
-    MOST_WIDTHS = 4
+    TYPES = 24
+    MOST_WIDTHS = 2
 
 # What selection has settled for the mask in use: for each role and types the rows of the best instruction set, in the
 # order of the table; packers and epilogues likewise.  A running call has read its rows already when they change.
@@ -102,8 +110,8 @@ cdef gk_epi_fn select_epilogue(int acc, int out) noexcept nogil:
 
 
 cdef int panel_type(int a_type, int b_type) noexcept nogil:
-    if a_type == GK_F64:
-        return GK_F64
+    if a_type == GK_F64 or a_type == GK_I16 or a_type == GK_I32 or a_type == GK_I64:
+        return a_type
     # BF16 panels pay only where an instruction multiplies their pairs: the row that flushes.
     cdef const gk_ukr *row = chosen.rows[GK_GEMM][GK_BF16][GK_BF16][0]
     if (row != NULL and row.flags & GK_FLUSHES_DENORMALS and chosen.packs[a_type][GK_BF16] != NULL
@@ -140,13 +148,32 @@ cdef int activate(uint32_t mask) except -1:
     for i in range(gk_num_epis):
         if not gk_epis[i].isa & ~mask and new.epilogues[gk_epis[i].acc][gk_epis[i].out] == NULL:
             new.epilogues[gk_epis[i].acc][gk_epis[i].out] = &gk_epis[i]
-    for type in range(GK_NUM_TYPES):
+    for type in range(GK_E5M2FNUZ + 1):
         acc = GK_F64 if type == GK_F64 else GK_F32
         complete = new.packs[type][acc] != NULL and new.epilogues[acc][type] != NULL
         for role in range(GK_NUM_ROLES):
             complete = complete and new.rows[role][acc][type][0] != NULL
         if not complete or new.rows[GK_DOT][type][acc][0] == NULL:
             raise RuntimeError(f"the kernel table is incomplete for {TYPE_NAMES[type]}")
+    for type in (GK_I16, GK_I32, GK_I64):
+        complete = new.packs[type][type] != NULL and new.epilogues[type][type] != NULL
+        for role in range(GK_NUM_ROLES):
+            complete = complete and new.rows[role][type][type][0] != NULL
+        if not complete:
+            raise RuntimeError(f"the kernel table is incomplete for {TYPE_NAMES[type]}")
+    for type in (GK_I8, GK_U8, GK_I4, GK_U4):
+        for panel in (GK_QUADS_U8, GK_QUADS_I8, GK_NIBBLES):
+            if new.packs[type][panel] == NULL:
+                raise RuntimeError(f"the kernel table has no packer from {TYPE_NAMES[type]} to {TYPE_NAMES[panel]}")
+    for role, a, b in ((GK_GEMM, GK_QUADS_U8, GK_QUADS_I8), (GK_GEMM, GK_QUADS_U8, GK_NIBBLES), (GK_DOT, GK_QUADS_U8, GK_I8),
+                       (GK_DOT, GK_QUADS_U8, GK_U8), (GK_DOT, GK_U8, GK_QUADS_I8), (GK_DOT, GK_I8, GK_QUADS_I8),
+                       (GK_STREAM, GK_QUADS_U8, GK_I8), (GK_STREAM, GK_QUADS_U8, GK_U8)):
+        if new.rows[role][a][b][0] == NULL:
+            raise RuntimeError(f"the kernel table has no {ROLE_NAMES[role]} row for {TYPE_NAMES[a]} and {TYPE_NAMES[b]}")
+    for acc, out in ((GK_I32, GK_I8), (GK_I32, GK_BOOL), (GK_I32Q, GK_I32), (GK_I32Q, GK_I8), (GK_I32Q, GK_U8),
+                     (GK_F32Q, GK_E4M3FN), (GK_F32Q, GK_E4M3FNUZ), (GK_F32Q, GK_E5M2), (GK_F32Q, GK_E5M2FNUZ)):
+        if new.epilogues[acc][out] == NULL:
+            raise RuntimeError(f"the kernel table has no epilogue from {TYPE_NAMES[acc]} to {TYPE_NAMES[out]}")
     chosen = new
     active_mask = mask
     return 0
@@ -283,9 +310,14 @@ cdef int check_runnable(uint32_t isa) except -1:
     return 0
 
 
+cdef str memory_of(int type):
+    """The dtype name of an array that holds a type of the table."""
+    return MEMORY.get(TYPE_NAMES[type], TYPE_NAMES[type])
+
+
 cdef int check_matrix(cnp.ndarray x, int type, str what) except -1:
-    if cnp.PyArray_NDIM(x) != 2 or x.dtype.name != TYPE_NAMES[type] or not cnp.PyArray_ISALIGNED(x):
-        raise ValueError(f"{what}: expected an aligned {TYPE_NAMES[type]} matrix, got {x.dtype} {(<object>x).shape}")
+    if cnp.PyArray_NDIM(x) != 2 or x.dtype.name != memory_of(type) or not cnp.PyArray_ISALIGNED(x):
+        raise ValueError(f"{what}: expected an aligned {memory_of(type)} matrix, got {x.dtype} {(<object>x).shape}")
     return 0
 
 
@@ -294,7 +326,8 @@ def run_row(int index, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, cnp.ndarray 
 
     For tests and benchmarks of single kernels: a (m, k), b (k, n), c and add (m, n) hold the row's types; m <= MR, and
     n <= NR unless it is a stream row; c's and add's columns are adjacent, and the operands as the row's role needs.
-    For a row of KR > 1 the caller passes panels: a (m, k / KR, KR), b (k / KR, n, KR), the last axis adjacent.
+    For a row of KR > 1 the caller passes panels: a (m, k / KR, KR), b (k / KR, n, KR), the last axis adjacent; NIBBLES as
+    (k / 8, n, 4) bytes.  Rows that read QUADS_U8 line by line want a's memory to go on, with any bytes, to a multiple of 8.
     """
     cdef gk_ukr_args g
     cdef const gk_ukr *r
@@ -305,7 +338,8 @@ def run_row(int index, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, cnp.ndarray 
     pairs = r.kr > 1
     for x, type in ((a, r.a_type), (b, r.b_type)):
         if pairs:
-            if x.ndim != 3 or x.shape[2] != r.kr or x.strides[2] != x.itemsize or x.dtype.name != TYPE_NAMES[type]:
+            if (x.ndim != 3 or x.shape[2] != (4 if type == GK_NIBBLES else r.kr) or x.strides[2] != x.itemsize
+                    or x.dtype.name != memory_of(type)):
                 raise ValueError("run_row: expected interleaved panels")
         else:
             check_matrix(x, type, "run_row")
@@ -330,7 +364,7 @@ def run_row(int index, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, cnp.ndarray 
     if r.role == GK_DOT:
         if g.k > 1 and (g.cs_a != a_item or g.rs_b != b_item):
             raise ValueError("run_row: a dot row needs a's rows and b's columns contiguous")
-    elif g.n > 1 and g.cs_b != b_item * r.kr:
+    elif g.n > 1 and g.cs_b != (4 if r.b_type == GK_NIBBLES else b_item * r.kr):
         raise ValueError("run_row: this row needs b's rows contiguous")
     with nogil:
         r.fn(&g)
@@ -338,17 +372,34 @@ def run_row(int index, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c, cnp.ndarray 
             r.release()
 
 
-def run_pack(int index, cnp.ndarray src, ptrdiff_t R, cnp.ndarray dst, bint lines=False):
-    """Call a packer on src (w, k), in either form, into dst, a contiguous array of the bytes that the panels take."""
+def run_pack(int index, cnp.ndarray src, ptrdiff_t R, cnp.ndarray dst, bint lines=False, cnp.ndarray sums=None,
+             ptrdiff_t offset=0, shape=None, strides=None):
+    """Call a packer on src (w, k), in either form, into dst, a contiguous array of the bytes that the panels take.
+
+    sums: contiguous int32 of w elements, added to.  For a source of packed nibbles src is a contiguous array of bytes, and
+    offset, shape (w, k) and strides count nibbles.
+    """
     cdef const gk_pack *p = &gk_packs[index]
     check_runnable(p.isa)
-    cdef ptrdiff_t w = src.shape[0], k = src.shape[1]
-    if src.dtype.name != TYPE_NAMES[p.source] or not 1 <= R <= GK_MOST_R:
+    cdef bint nibbles = p.source == GK_I4 or p.source == GK_U4
+    cdef const char *at = cnp.PyArray_BYTES(src)
+    if nibbles:
+        at = <const char *>(2 * <size_t>at + offset)
+    else:
+        shape, strides = (<object>src).shape, (<object>src).strides
+    cdef ptrdiff_t w = shape[0], k = shape[1], s_w = strides[0], s_k = strides[1]
+    cdef int32_t *found = NULL
+    if src.dtype.name != ("uint8" if nibbles else memory_of(p.source)) or not 1 <= R <= GK_MOST_R:
         raise ValueError(f"run_pack: expected {TYPE_NAMES[p.source]} and R up to {GK_MOST_R}")
     if dst.dtype != np.uint8 or not dst.flags.c_contiguous or dst.size != (w + R - 1) // R * gk_panel_bytes(p.to, R, k):
         raise ValueError("run_pack: dst must be the bytes of the panels")
-    (p.lines if lines else p.panels)(cnp.PyArray_BYTES(src), src.strides[0], src.strides[1], w, k, R,
-                                     cnp.PyArray_BYTES(dst))
+    if lines and p.lines == NULL:
+        raise ValueError("run_pack: this packer makes panels only")
+    if sums is not None:
+        if sums.dtype != np.int32 or not sums.flags.c_contiguous or sums.size != w:
+            raise ValueError(f"run_pack: sums must be {w} contiguous int32")
+        found = <int32_t *>cnp.PyArray_BYTES(sums)
+    (p.lines if lines else p.panels)(at, s_w, s_k, w, k, R, cnp.PyArray_BYTES(dst), found)
 
 
 def panel_bytes(str type, ptrdiff_t R, ptrdiff_t k):
@@ -361,25 +412,62 @@ def flush_free(int least_a, int least_b):
     return bool(gk_flush_free(least_a, least_b))
 
 
-def run_epilogue(int index, cnp.ndarray acc, cnp.ndarray c, double alpha, double beta, cnp.ndarray bias=None):
-    """Call one epilogue row: c = alpha * acc + beta * bias; bias has c's shape (zero strides repeat)."""
+cdef const int32_t *whole_numbers(cnp.ndarray x, ptrdiff_t n, list keep) except? NULL:
+    if x is None:
+        return NULL
+    if x.dtype != np.int32 or not x.flags.c_contiguous or x.size != n:
+        raise ValueError(f"run_epilogue: expected {n} contiguous int32")
+    keep.append(x)
+    return <const int32_t *>cnp.PyArray_BYTES(x)
+
+
+def run_epilogue(int index, cnp.ndarray acc, cnp.ndarray c, alpha=1.0, beta=1.0, cnp.ndarray bias=None, *,
+                 cnp.ndarray row_add=None, cnp.ndarray col_add=None, products=(), cnp.ndarray row_scale=None,
+                 cnp.ndarray col_scale=None, double scale=1.0, double zero=0.0):
+    """Call one epilogue row: c = alpha * acc + beta * bias; bias has c's shape (zero strides repeat).
+
+    alpha and beta are whole numbers for integer sums.  From int32q and float32q instead: what to add to rows and columns
+    (int32), up to two pairs (row, column) of int32 vectors whose products are added, scales (float64) and the zero point.
+    """
     cdef gk_epi_args e
     cdef const gk_epi *row = &gk_epis[index]
+    cdef int i
+    keep = []
     check_runnable(row.isa)
     check_matrix(acc, row.acc, "acc")
     check_matrix(c, row.out, "c")
+    memset(&e, 0, sizeof(e))
     e.acc, e.rs_acc = cnp.PyArray_BYTES(acc), acc.strides[0]
     e.c, e.rs_c, e.m, e.n = cnp.PyArray_BYTES(c), c.strides[0], c.shape[0], c.shape[1]
     if (<object>acc).shape != (<object>c).shape or (e.n > 1 and (c.strides[1] != c.itemsize or acc.strides[1] != acc.itemsize)):
         raise ValueError("run_epilogue: acc and c must have one shape and adjacent columns")
-    e.alpha, e.beta, e.bias, e.rs_bias, e.cs_bias = alpha, beta, NULL, 0, 0
+    e.alpha, e.beta, e.bias, e.rs_bias, e.cs_bias = float(alpha), float(beta), NULL, 0, 0
+    if float(alpha).is_integer() and float(beta).is_integer():
+        e.whole_alpha, e.whole_beta = modular(alpha), modular(beta)
     if bias is not None:
         check_matrix(bias, row.acc, "bias")
         if (<object>bias).shape != (<object>c).shape or (e.n > 1 and bias.strides[1] not in (0, bias.itemsize)):
             raise ValueError("run_epilogue: bias must have c's shape and adjacent or repeated columns")
         e.bias, e.rs_bias, e.cs_bias = cnp.PyArray_BYTES(bias), bias.strides[0], bias.strides[1]
+    e.row_add, e.col_add = whole_numbers(row_add, e.m, keep), whole_numbers(col_add, e.n, keep)
+    for i, pair in enumerate(products):
+        e.row_mul[i], e.col_mul[i] = whole_numbers(pair[0], e.m, keep), whole_numbers(pair[1], e.n, keep)
+    for x, n in ((row_scale, e.m), (col_scale, e.n)):
+        if x is not None and (x.dtype != np.float64 or not x.flags.c_contiguous or x.size != n):
+            raise ValueError(f"run_epilogue: expected {n} contiguous float64")
+    if row_scale is not None:
+        e.row_scale = <const double *>cnp.PyArray_BYTES(row_scale)
+    if col_scale is not None:
+        e.col_scale = <const double *>cnp.PyArray_BYTES(col_scale)
+    e.scale, e.zero = scale, zero
     with nogil:
         row.fn(&e)
+
+
+cdef int64_t modular(object x) except? -1:
+    """A whole number modulo 2^64, as integer sums take it."""
+    cdef uint64_t low = int(x) & 0xffffffffffffffff
+    return <int64_t>low
 
 
 def measure_peak(str type):
@@ -389,10 +477,17 @@ def measure_peak(str type):
     """
     if type not in TYPE_CODES:
         raise ValueError(f"type: expected one of {', '.join(TYPE_CODES)}, got {type!r}")
+    if type in MEMORY or type == "bool":
+        raise ValueError(f"type: expected one that is multiplied, got {type!r}")
     cdef int i, t = TYPE_CODES[type]
     cdef gk_peak_fn peak = NULL
     cdef double start, seconds, flops, best = 0
-    t = panel_type(t, t)
+    if is_quads(t):
+        t = GK_QUADS_U8
+    elif t in (GK_U16, GK_U32, GK_U64):
+        t = {GK_U16: GK_I16, GK_U32: GK_I32, GK_U64: GK_I64}[t]
+    else:
+        t = panel_type(t, t)
     for i in range(gk_num_peaks):
         if gk_peaks[i].type == t and not gk_peaks[i].isa & ~active_mask:
             peak = gk_peaks[i].fn

@@ -29,6 +29,9 @@ cdef struct Problem:
     bint lines_a  # the row that reads panels wants A packed by lines, whatever its layout
     bint place_a  # but the row that reads B in place reads such an A so too
     bint narrow_c  # so is C: partial sums can't wait in it
+    bint quads  # bytes or nibbles: only packed panels and lines can be multiplied
+    bint nibble_a, nibble_b  # two of them a byte: they have no row that reads them in place
+    bint pack_a  # quads: the tile row can't read A where it lies
     ptrdiff_t rs_a, cs_a, rs_b, cs_b  # bytes
     bint b_prepacked  # B is in micro-panels of NR columns already
     int mr, nr, vl  # the register block and vector length of the GEMM row that reads panels

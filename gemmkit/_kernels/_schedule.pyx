@@ -23,6 +23,8 @@ cdef enum:
     IN_PLACE_TILES = 4  # tiles of rows for which packing B would never pay
     PACKING_ROWS = 384  # rows of A from which packing B pays even where a strip of it would stay in L2
     WIDENING_TILES = 2  # the same where B is float8, which takes longer to widen each time
+    QUADS_ROWS = 8  # MR of every stream row of bytes
+    QUADS_DEPTH = 32  # steps of K from which dot products of bytes beat packing
     NARROW_COLUMNS = 1024  # columns of B at once where rows of A are only widened, or partial sums wait beside C
 
 cdef double SPLIT_WORK = 2.0 * 1024 * 1024  # multiply-adds; below this one thread is as good
@@ -202,6 +204,10 @@ cdef const char *refusal(const Problem *p, int algorithm) noexcept nogil:
         return NULL
     if p.b_prepacked:
         return b"B is prepacked for the general algorithm"
+    if p.quads and (algorithm == DIRECT or algorithm == SMALL_K):
+        return b"bytes are multiplied four at a time, which only packed panels allow"
+    if p.quads and ((algorithm == SKINNY_M and p.nibble_b) or (algorithm == SKINNY_N and p.nibble_a)):
+        return b"packed nibbles can't be read in place"
     if algorithm == DIRECT and not b_n_unit:
         return b"B's rows are not contiguous"
     if algorithm == SMALL_K and p.k > 512:
@@ -238,6 +244,37 @@ cdef inline bint turns_too_much(const Problem *p) noexcept nogil:
     return p.m < TURNING_ROWS and p.k <= TURNING_DEPTH and not k_adjacent_in_b(p) and n_adjacent_in_b(p)
 
 
+cdef void choose_quads(const Problem *p, int forced, Choice *c) noexcept nogil:
+    """Bytes: the long operand in place if the other is short, else packed panels.  K stays whole."""
+    cdef bint a_k_unit = k_adjacent_in_a(p), b_n_unit = n_adjacent_in_b(p), b_k_unit = k_adjacent_in_b(p)
+    cdef bint free = not p.b_prepacked and forced != GENERAL
+    c.splits, c.chunk = 1, p.k
+    c.panels = c.a_lines = True
+    c.mb = p.m
+    if (free and a_k_unit and not p.nibble_a
+            and (forced == SKINNY_N or (forced != SKINNY_M and p.n <= DOT_COLUMNS and p.k >= QUADS_DEPTH))):
+        c.algorithm, c.inner = SKINNY_N, INNER_DOT
+        c.pack_a, c.pack_b = False, True
+        skinny_blocks(p, c)
+        return
+    if free and b_n_unit and not p.nibble_b and (forced == SKINNY_M or (p.n > p.vl and p.m <= stream_rows(p))):
+        c.algorithm, c.inner = SKINNY_M, INNER_STREAM
+        c.pack_a, c.pack_b = True, False
+        skinny_blocks(p, c)
+        return
+    if free and b_k_unit and not p.nibble_b and (forced == SKINNY_M or (p.m <= DOT_ROWS and p.k >= QUADS_DEPTH)):
+        c.algorithm, c.inner = SKINNY_M, INNER_DOT
+        c.pack_a, c.pack_b = True, False
+        skinny_blocks(p, c)
+        return
+    c.algorithm, c.inner = GENERAL, INNER_GEMM
+    c.pack_a, c.pack_b = p.pack_a, not p.b_prepacked
+    c.a_lines = c.pack_a
+    choose_blocking(p, c)
+    even_steps(p, c)
+    c.a_lines = True
+
+
 cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
     """Fill `c` with the algorithm and blocks for `p`; `forced` must have no `refusal`."""
     cdef bint a_k_unit = k_adjacent_in_a(p), b_n_unit = n_adjacent_in_b(p), b_k_unit = k_adjacent_in_b(p)
@@ -253,20 +290,23 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
         c.nc = c.nb = round_up(p.n, p.nr)
         return
     if p.b_prepacked:
-        choose_tiles(p, GENERAL, c)
+        if p.quads:
+            choose_quads(p, GENERAL, c)
+        else:
+            choose_tiles(p, GENERAL, c)
         return
     splits = 1
     if forced == SPLIT_K or (forced == AUTO and p.k >= 2 * SPLIT_DEPTH and p.m * p.n <= SPLIT_OUTPUT
                              and p.m <= SPLIT_SIDE and p.n <= SPLIT_SIDE and work >= SPLIT_WORK):
         splits = clamp(p.k // SPLIT_DEPTH, 2, SPLIT_MOST)
-    if forced == AUTO and p.k > RUNNING_SUM and b_n_unit and p.n > p.vl and p.m <= stream_rows(p):
+    if forced == AUTO and p.k > RUNNING_SUM and not p.quads and b_n_unit and p.n > p.vl and p.m <= stream_rows(p):
         # A stream kernel keeps one running sum an element, whose error grows with its length.
         splits = splits if splits > ceil_div(p.k, RUNNING_SUM) else ceil_div(p.k, RUNNING_SUM)
     if (forced == AUTO and splits == 1 and b_n_unit and p.n > p.vl and p.n <= SHORT_ROW and p.m <= stream_rows(p)
             and p.k >= SPLIT_DEPTH and work >= SPLIT_WORK // 4):
         # Rows of B too short to be cut: threads had better have rows of their own.
         splits = clamp(p.k // (SPLIT_DEPTH // 2), 2, 4)
-    if splits > 1 and (p.widen_a or p.widen_b):
+    if splits > 1 and not p.quads and (p.widen_a or p.widen_b):
         # The short operand of a chunk is widened as a whole, so that long vectors need more chunks.
         splits = clamp(ceil_div(p.k, clamp(SHORT_MOST // (least(p.m, p.n) * p.item), SPLIT_DEPTH, 1 << 30)), splits, 1 << 30)
     if splits > 1:
@@ -276,6 +316,9 @@ cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil:
         c.algorithm = SPLIT_K
         c.chunk = chunk.k
         c.splits = ceil_div(p.k, c.chunk)
+        return
+    if p.quads:
+        choose_quads(p, AUTO if forced == NEVER_SPLIT else forced, c)
         return
     c.splits, c.chunk = 1, p.k
     c.pack_a = c.pack_b = c.panels = c.a_lines = False
@@ -308,12 +351,12 @@ cdef void skinny_blocks(const Problem *p, Choice *c) noexcept nogil:
     rows of B, which then stay in half of L2.
     DOT: kc steps of K between visits to C; NR columns of B stay in L2 while rows of A pass.
     """
-    cdef ptrdiff_t rows = least(p.m, STREAM_STEP)
+    cdef ptrdiff_t rows = least(p.m, QUADS_ROWS if p.quads else STREAM_STEP)
     if c.inner == INNER_STREAM:
-        c.ms, c.ns = STREAM_STEP, p.vl
+        c.ms, c.ns = QUADS_ROWS if p.quads else STREAM_STEP, p.vl
         c.nc = clamp(round_up(p.l1d.size // 2 // (rows * p.item), 4 * p.vl), 4 * p.vl, 8192)
         c.kc = p.k
-        if p.m > STREAM_STEP:
+        if p.m > c.ms:
             c.kc = clamp(p.l2.size // 2 // ((c.nc if c.nc < p.n else p.n) * p.b_item) // 8 * 8, 8, 1 << 30)
         c.mc, c.nb = p.m, c.nc
     else:
@@ -361,7 +404,7 @@ def choose_algorithm(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, *, int item=4, a_ite
     cdef Choice c
     p.m, p.n, p.k, p.item, p.b_prepacked = m, n, k, item, b_prepacked
     p.a_item, p.b_item, p.panel_item = a_item or item, b_item or item, panel_item or item
-    p.place_a = p.lines_a = False
+    p.place_a = p.lines_a = p.quads = p.nibble_a = p.nibble_b = p.pack_a = False
     p.widen_a, p.widen_b, p.narrow_c = p.a_item < item, p.b_item < item, (c_item or item) < item
     p.rs_a, p.cs_a = a_strides or (k * p.a_item, p.a_item)
     p.rs_b, p.cs_b = b_strides or (n * p.b_item, p.b_item)
