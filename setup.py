@@ -5,6 +5,7 @@ GEMMKIT_SANITIZE=address,undefined builds with those sanitizers.
 """
 import glob
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 from Cython.Build import cythonize
@@ -18,7 +19,7 @@ CYTHON_FLAGS = C_FLAGS + ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno
 LINK_FLAGS = []
 if os.environ.get("GEMMKIT_SANITIZE"):
     wanted = "-fsanitize=" + os.environ["GEMMKIT_SANITIZE"]
-    # Instrumented kernels take long to compile: more than eight minutes were seen, also at -O1.
+    # Instrumented kernels take long to compile.
     CYTHON_FLAGS += ["-O1", wanted, "-fno-omit-frame-pointer", "-g", "-fno-sanitize-recover=undefined"]
     LINK_FLAGS += [wanted]
 
@@ -39,7 +40,18 @@ def extension(name, c_sources=(), openmp=False):
 
 
 class BuildExtensions(build_ext):
-    """Puts what it builds beside the sources too: Python started in a clone imports the package from there."""
+    """Compiles the sources of an extension side by side, and puts what it builds beside the sources too: Python started in a
+    clone imports the package from there."""
+
+    def build_extensions(self):
+        one_by_one = self.compiler.compile
+
+        def side_by_side(sources, *args, **kwargs):
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                return sum(pool.map(lambda source: one_by_one([source], *args, **kwargs), sources), [])
+
+        self.compiler.compile = side_by_side
+        super().build_extensions()
 
     def run(self):
         super().run()
@@ -51,7 +63,7 @@ setup(
     cmdclass={"build_ext": BuildExtensions},
     ext_modules=cythonize(
         [
-            extension("_registry", ["gemmkit/_isa/registry.c", "gemmkit/_isa/cpu_features.c"]),
+            extension("_registry", sorted(glob.glob("gemmkit/_isa/*.c"))),
             extension("_parallel", openmp=True),
             extension("_schedule"),
             extension("_terms"),

@@ -5,10 +5,18 @@ from typing import Any, Literal, TextIO
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from gemmkit._packed import PackedInt4 as PackedInt4
+from gemmkit._quantize import dequantize as dequantize
+from gemmkit._quantize import dynamic_quantize_linear as dynamic_quantize_linear
+from gemmkit._quantize import quantize as quantize
+
 __version__: str
 
 _Algorithm = Literal["auto", "general", "direct", "small_k", "skinny_m", "skinny_n", "split_k"]
-_Isa = Literal["scalar", "sse2", "avx", "avx2", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16", "amxbf16"]
+_Isa = Literal[
+    "scalar", "sse2", "avx", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512vbmi", "avx512bf16", "avx512fp16", "amxint8", "amxbf16"
+]
+_Quantized = ArrayLike | PackedInt4
 
 # Two vectors give a scalar; anything else an array.
 def matmul(
@@ -26,6 +34,27 @@ def gemm(
     out: NDArray[Any] | None = None,
     out_dtype: DTypeLike | None = None,
 ) -> NDArray[Any]: ...
+
+def matmul_integer(
+    a: _Quantized,
+    b: _Quantized,
+    a_zero_point: ArrayLike | None = None,
+    b_zero_point: ArrayLike | None = None,
+    *,
+    out: NDArray[np.int32] | None = None,
+) -> Any: ...
+def qlinear_matmul(
+    a: _Quantized,
+    a_scale: ArrayLike,
+    a_zero_point: ArrayLike,
+    b: _Quantized,
+    b_scale: ArrayLike,
+    b_zero_point: ArrayLike,
+    y_scale: ArrayLike,
+    y_zero_point: ArrayLike,
+    *,
+    out: NDArray[Any] | None = None,
+) -> Any: ...
 
 class _Plan:
     @property
@@ -134,6 +163,54 @@ class StridedBatchedGemm(_Plan):
         c: ArrayLike | None = None,
         out: NDArray[Any] | None = None,
     ) -> NDArray[Any]: ...
+
+class MatMulIntegerPlan(_Plan):
+    def __init__(
+        self,
+        a_shape: Iterable[int],
+        b_shape: Iterable[int],
+        a_dtype: DTypeLike,
+        b_dtype: DTypeLike,
+        *,
+        b: _Quantized | None = None,
+        b_zero_point: ArrayLike | None = None,
+        algorithm: _Algorithm = "auto",
+    ) -> None: ...
+    def __call__(
+        self,
+        a: _Quantized,
+        b: _Quantized | None = None,
+        a_zero_point: ArrayLike | None = None,
+        b_zero_point: ArrayLike | None = None,
+        out: NDArray[np.int32] | None = None,
+    ) -> Any: ...
+
+class QLinearMatMulPlan(_Plan):
+    def __init__(
+        self,
+        a_shape: Iterable[int],
+        b_shape: Iterable[int],
+        a_dtype: DTypeLike,
+        b_dtype: DTypeLike,
+        y_dtype: DTypeLike,
+        *,
+        b: _Quantized | None = None,
+        b_scale: ArrayLike | None = None,
+        b_zero_point: ArrayLike | None = None,
+        algorithm: _Algorithm = "auto",
+    ) -> None: ...
+    def __call__(
+        self,
+        a: _Quantized,
+        a_scale: ArrayLike,
+        a_zero_point: ArrayLike,
+        y_scale: ArrayLike,
+        y_zero_point: ArrayLike,
+        b: _Quantized | None = None,
+        b_scale: ArrayLike | None = None,
+        b_zero_point: ArrayLike | None = None,
+        out: NDArray[Any] | None = None,
+    ) -> Any: ...
 
 class GroupedGemm:
     plans: tuple[GemmPlan, ...]

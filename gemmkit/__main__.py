@@ -31,7 +31,9 @@ SHAPES = (
 NARROW_SHAPES = ((1, 64, 64), (128, 128, 128), (512, 512, 512), (1024, 1024, 1024), (1, 4096, 1024), (128, 3072, 768))
 WIDE = ("float32", "float64")
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+INTEGERS = ("int8", "int32", "int64")
 ALL = WIDE + NARROW + ("float8_e4m3fnuz", "float8_e5m2fnuz")
+WHOLE = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 ROUNDS = 7
 BURST_SECONDS = 0.02
 # numpy multiplies narrow types element by element, for seconds where that is a large product.
@@ -101,6 +103,39 @@ def measure(dtype: str, peak: float, m: int, n: int, k: int) -> bool:
     return error <= 1
 
 
+def measure_integers(dtype: str, peak: float, m: int, n: int, k: int) -> bool:
+    """One line of the tour for exact products; int8 is `matmul_integer` of uint8 by int8."""
+    rng = np.random.default_rng(0)
+    a: np.ndarray
+    b: np.ndarray
+    plan: gemmkit.MatMulIntegerPlan | gemmkit.MatMulPlan
+    if dtype == "int8":
+        a, b = rng.integers(0, 256, (m, k)).astype(np.uint8), rng.integers(-128, 128, (k, n)).astype(np.int8)
+        plan, ours = gemmkit.MatMulIntegerPlan((m, k), (k, n), a.dtype, b.dtype), lambda: gemmkit.matmul_integer(a, b)
+    else:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        a, b = (rng.integers(low, high, shape, dtype=dtype) for shape in ((m, k), (k, n)))
+        plan, ours = gemmkit.MatMulPlan((m, k), (k, n), dtype), lambda: gemmkit.matmul(a, b)
+    wide = np.dtype(np.int32 if dtype == "int8" else dtype)
+    calls: list[Callable[[], object]] = [ours]
+    if m * n * k <= 64 * MOST_SCALAR_WORK:
+        calls.append(lambda: np.matmul(a.astype(wide, copy=False), b.astype(wide, copy=False)))
+    if dtype == "int8":
+        calls.append(lambda: np.matmul(a.astype(np.float32), b.astype(np.float32)))
+    seconds, *numpys = alternate(*calls)
+    ratios = [f"{one / seconds:8.2f}" for one in numpys]
+    if m * n * k > 64 * MOST_SCALAR_WORK:
+        ratios.insert(0, f"{'-':>8}")
+    rows = np.unique(np.linspace(0, m - 1, 4).astype(int))
+    with np.errstate(over="ignore"):
+        exact = np.einsum("ik,kj->ij", a[rows].astype(np.int64), b.astype(np.int64), optimize=False).astype(wide)
+    right = bool((np.asarray(ours())[rows] == exact).all())
+    rate = 2e-9 * m * n * k / seconds
+    print(f"{f'{m} x {n} x {k}':>18} {plan.algorithm:>10} {rate:8.1f} {rate / peak:8.0%} {' '.join(ratios)} "
+          f"{'exact' if right else 'WRONG':>12}", flush=True)
+    return right
+
+
 def tour() -> int:
     """The main job: what was found, then each shape and type against numpy in the same run, on one thread."""
     if "OPENBLAS_NUM_THREADS" not in os.environ:
@@ -117,9 +152,16 @@ def tour() -> int:
             print(f"{'M x N x K':>18} {'algorithm':>10} {'GFLOP/s':>8} {'of peak':>8} {'x numpy':>8}{upcast} {'error/bound':>12}")
             for m, n, k in SHAPES if dtype in WIDE else NARROW_SHAPES:
                 right = measure(dtype, peak, m, n, k) and right
-    print("\nx numpy: numpy.matmul's time over gemmkit's, arrays as they are; x f32: through float32 copies and back")
+        for dtype in INTEGERS:
+            peak = measure_peak(dtype)
+            what, upcast = ("matmul_integer, uint8 x int8", f" {'x f32':>8}") if dtype == "int8" else (dtype, "")
+            print(f"\n{what}, one thread; peak of this core {peak:.0f} Gop/s")
+            print(f"{'M x N x K':>18} {'algorithm':>10} {'Gop/s':>8} {'of peak':>8} {'x numpy':>8}{upcast} {'result':>12}")
+            for m, n, k in NARROW_SHAPES[:-1] if dtype != "int8" else NARROW_SHAPES:
+                right = measure_integers(dtype, peak, m, n, k) and right
+    print("\nx numpy: numpy.matmul's time over gemmkit's, arrays as they are (bytes as int32); x f32: through float32 copies and back")
     if not right:
-        print("gemmkit: a result is outside its error bound", file=sys.stderr)
+        print("gemmkit: a result is wrong or outside its error bound", file=sys.stderr)
     return 0 if right else 1
 
 
@@ -131,8 +173,10 @@ def explain(args: argparse.Namespace) -> int:
     b_dtype = args.b_dtype or args.dtype
     stack = () if args.batch is None else (args.batch,)
     b = np.zeros((*stack, *((n, k) if args.trans_b else (k, n))), b_dtype) if args.constant_b else None
-    plan: gemmkit.GemmPlan | gemmkit.StridedBatchedGemm
-    if args.batch is None:
+    plan: gemmkit.GemmPlan | gemmkit.StridedBatchedGemm | gemmkit.MatMulPlan | gemmkit.MatMulIntegerPlan
+    if args.dtype in WHOLE or b_dtype in ("int4", "uint4"):
+        plan = explained_integers(args, b_dtype, b, stack)
+    elif args.batch is None:
         plan = gemmkit.GemmPlan(m, n, k, args.dtype, b=b, **layout, **types)
     else:
         plan = gemmkit.StridedBatchedGemm(args.batch, m, n, k, args.dtype, b=b, **layout, **types)
@@ -154,7 +198,7 @@ def explain(args: argparse.Namespace) -> int:
     print(f"threads    {plan.num_threads}")
     row = next(r for r in _registry.rows() if r["name"] == plan.kernel)
     reads = [(row["role"], row["a"], row["b"])]
-    narrow = {args.dtype, b_dtype} - set(WIDE) - {"float16"}
+    narrow = {args.dtype, b_dtype} - set(WIDE + WHOLE) - {"float16", "int4", "uint4"}
     if narrow and not {args.dtype, b_dtype} & {*WIDE, "float16"} and reads[0][1:] != ("bfloat16", "bfloat16"):
         reads.append(("gemm", "bfloat16", "bfloat16"))  # the panels that it was not
     for role, a_type, b_type in reads:
@@ -163,6 +207,19 @@ def explain(args: argparse.Namespace) -> int:
             chosen = "chosen" if name == plan.kernel else "panels are float32" if why is None else why
             print(f"  {name:44} {chosen}")
     return 0
+
+
+def explained_integers(
+    args: argparse.Namespace, b_dtype: str, b: np.ndarray | None, stack: tuple[int, ...]
+) -> gemmkit.MatMulPlan | gemmkit.MatMulIntegerPlan:
+    """The plan of `matmul`, or of `matmul_integer` where the result is to be int32 or the types are its own."""
+    if args.trans_a or args.trans_b:
+        raise ValueError("integers are explained without --trans-a and --trans-b")
+    shapes = (*stack, args.M, args.K), (*stack, args.K, args.N)
+    small = ("int8", "uint8", "int4", "uint4")
+    if args.dtype in small and b_dtype in small and (args.out_dtype == "int32" or "int4" in b_dtype or b_dtype != args.dtype):
+        return gemmkit.MatMulIntegerPlan(*shapes, args.dtype, b_dtype, b=b)
+    return gemmkit.MatMulPlan(*shapes, args.dtype, b=b, b_dtype=b_dtype, out_dtype=args.out_dtype)
 
 
 ALGORITHMS = {
@@ -181,9 +238,9 @@ def main(argv: list[str] | None = None) -> int:
     one = commands.add_parser("explain", help="print the plan for a shape, and the reasons for it")
     for size in "MNK":
         one.add_argument(size, type=int)
-    one.add_argument("--dtype", choices=ALL, default="float32", help="of A, and of B and the result by default")
-    one.add_argument("--b-dtype", choices=ALL, help="of B")
-    one.add_argument("--out-dtype", choices=ALL, help="of the result")
+    one.add_argument("--dtype", choices=ALL + WHOLE, default="float32", help="of A, and of B and the result by default")
+    one.add_argument("--b-dtype", choices=ALL + WHOLE + ("int4", "uint4"), help="of B")
+    one.add_argument("--out-dtype", choices=ALL + WHOLE, help="of the result; int32 for bytes means matmul_integer")
     one.add_argument("--trans-a", action="store_true", help="A is stored as (K, M)")
     one.add_argument("--trans-b", action="store_true", help="B is stored as (N, K)")
     one.add_argument("--constant-b", action="store_true", help="the plan owns B, packed once")

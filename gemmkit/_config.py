@@ -18,8 +18,8 @@ def isa(name: str | None) -> Iterator[None]:
     Parameters
     ----------
     name : str or None
-        "scalar", "sse2", "avx", "avx2", "avx512", "avx512vbmi", "avx512bf16", "avx512fp16" or "amxbf16"; None for what is used by default: all
-        sets that are worth it on this processor.  Kernels of that set are used, and weaker ones only for what it lacks.
+        "scalar", "sse2", "avx", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512vbmi", "avx512bf16",
+        "avx512fp16", "amxint8" or "amxbf16"; None for what is used by default: all sets that are worth it on this processor.  Kernels of that set are used, and weaker ones only for what it lacks.
         Plans keep the kernels that they were made with.
 
     Raises
@@ -104,6 +104,6 @@ def measure_peak(dtype: str) -> float:
     """Measure this core's peak of multiply-adds for a dtype's name with the sets in use, in GFLOP/s.
 
     A loop of independent multiply-adds in registers: no memory, so no product can be faster.  A narrow type has the peak of
-    the type that its panels are made of: float32, or bfloat16 where its dot instruction is used.
+    the type that its panels are made of: float32, or bfloat16 where its dot instruction is used; int8 that of quads of bytes.
     """
     return float(_registry.measure_peak(dtype))

@@ -27,6 +27,20 @@ static void gk_fetch_bytes_avx2(const char *src, ptrdiff_t step, ptrdiff_t n, in
 
 static void gk_fetch_nibbles_avx2(const char *src, ptrdiff_t step, ptrdiff_t n, int to, int turn, uint8_t *dst)
 {
+    if (step == 1 && n >= 17) {
+        const __m128i halves = _mm_set1_epi8(15), turns = _mm_set1_epi8((char)turn);
+        const __m128i less = _mm_set1_epi8((char)(to == GK_QUADS_I8 ? turn : 0));
+        if ((uintptr_t)src & 1) {
+            gk_fetch_nibbles(src, 1, 1, to, turn, dst);
+            src++, dst++, n--;
+        }
+        for (; n >= 16; n -= 16, src += 16, dst += 16) {
+            const __m128i x = _mm_loadl_epi64((const __m128i *)((uintptr_t)src >> 1));
+            const __m128i low = _mm_and_si128(x, halves), high = _mm_and_si128(_mm_srli_epi16(x, 4), halves);
+            const __m128i v = _mm_sub_epi8(_mm_xor_si128(_mm_unpacklo_epi8(low, high), turns), less);
+            _mm_storeu_si128((__m128i *)dst, v);
+        }
+    }
     gk_fetch_nibbles(src, step, n, to, turn, dst);
 }
 
@@ -47,45 +61,59 @@ static uint32_t gk_sum_bytes_avx2(const uint8_t *line, ptrdiff_t n, int is_signe
 }
 
 /* 16 lines at a time: four rows of 16 bytes become four vectors of quads. */
-static void gk_interleave_avx2(const uint8_t *rows, ptrdiff_t quads, ptrdiff_t R, char *dst, int32_t *sums, ptrdiff_t w, int is_signed)
+GK_INLINE void gk_interleave_part_avx2(const uint8_t *rows, ptrdiff_t step, __m128i turn, ptrdiff_t quads, ptrdiff_t R, char *dst,
+                                       const int whole, ptrdiff_t some, int32_t *sums, ptrdiff_t w, const int is_signed)
 {
     const __m256i ones8 = _mm256_set1_epi8(1), ones16 = _mm256_set1_epi16(1);
-    for (ptrdiff_t i = 0; i < R; i += 16) {
-        const ptrdiff_t some = R - i < 16 ? R - i : 16;
-        __m256i low = _mm256_setzero_si256(), high = low;
-        for (ptrdiff_t q = 0; q < quads; q++) {
-            const uint8_t *r = rows + 4 * q * GK_MOST_R + i;
-            const __m128i r0 = _mm_loadu_si128((const __m128i *)r), r1 = _mm_loadu_si128((const __m128i *)(r + GK_MOST_R));
-            const __m128i r2 = _mm_loadu_si128((const __m128i *)(r + 2 * GK_MOST_R));
-            const __m128i r3 = _mm_loadu_si128((const __m128i *)(r + 3 * GK_MOST_R));
-            const __m128i a = _mm_unpacklo_epi8(r0, r1), b = _mm_unpackhi_epi8(r0, r1);
-            const __m128i c = _mm_unpacklo_epi8(r2, r3), d = _mm_unpackhi_epi8(r2, r3);
-            const __m256i x = _mm256_set_m128i(_mm_unpackhi_epi16(a, c), _mm_unpacklo_epi16(a, c));
-            const __m256i y = _mm256_set_m128i(_mm_unpackhi_epi16(b, d), _mm_unpacklo_epi16(b, d));
-            char *to = dst + 4 * (q * R + i);
-            if (some == 16) {
-                _mm256_storeu_si256((__m256i *)to, x);
-                _mm256_storeu_si256((__m256i *)(to + 32), y);
-            } else {
-                const __m256i both[2] = {x, y};
-                memcpy(to, both, (size_t)(4 * some));
-            }
-            if (sums) {
-                /* With ones for one side, pairs add up to 510 at most: vpmaddubsw is exact. */
-                const __m256i px = is_signed ? _mm256_maddubs_epi16(ones8, x) : _mm256_maddubs_epi16(x, ones8);
-                const __m256i py = is_signed ? _mm256_maddubs_epi16(ones8, y) : _mm256_maddubs_epi16(y, ones8);
-                low = _mm256_add_epi32(low, _mm256_madd_epi16(px, ones16));
-                high = _mm256_add_epi32(high, _mm256_madd_epi16(py, ones16));
-            }
+    __m256i low = _mm256_setzero_si256(), high = low;
+    for (ptrdiff_t q = 0; q < quads; q++, rows += 4 * step, dst += 4 * R) {
+        const __m128i r0 = _mm_xor_si128(_mm_loadu_si128((const __m128i *)rows), turn);
+        const __m128i r1 = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(rows + step)), turn);
+        const __m128i r2 = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(rows + 2 * step)), turn);
+        const __m128i r3 = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(rows + 3 * step)), turn);
+        const __m128i a = _mm_unpacklo_epi8(r0, r1), b = _mm_unpackhi_epi8(r0, r1);
+        const __m128i c = _mm_unpacklo_epi8(r2, r3), d = _mm_unpackhi_epi8(r2, r3);
+        const __m256i x = _mm256_set_m128i(_mm_unpackhi_epi16(a, c), _mm_unpacklo_epi16(a, c));
+        const __m256i y = _mm256_set_m128i(_mm_unpackhi_epi16(b, d), _mm_unpacklo_epi16(b, d));
+        if (whole) {
+            _mm256_storeu_si256((__m256i *)dst, x);
+            _mm256_storeu_si256((__m256i *)(dst + 32), y);
+        } else {
+            const __m256i both[2] = {x, y};
+            memcpy(dst, both, (size_t)(4 * some));
         }
-        if (sums && i < w) {
-            uint32_t found[16];
-            _mm256_storeu_si256((__m256i *)found, low);
-            _mm256_storeu_si256((__m256i *)(found + 8), high);
-            for (ptrdiff_t j = 0; j < 16 && i + j < w; j++)
-                sums[i + j] = (int32_t)((uint32_t)sums[i + j] + found[j]);
+        if (sums) {
+            /* With ones for one side, pairs add up to 510 at most: vpmaddubsw is exact. */
+            const __m256i px = is_signed ? _mm256_maddubs_epi16(ones8, x) : _mm256_maddubs_epi16(x, ones8);
+            const __m256i py = is_signed ? _mm256_maddubs_epi16(ones8, y) : _mm256_maddubs_epi16(y, ones8);
+            low = _mm256_add_epi32(low, _mm256_madd_epi16(px, ones16));
+            high = _mm256_add_epi32(high, _mm256_madd_epi16(py, ones16));
         }
     }
+    if (!sums || w <= 0)
+        return;
+    if (w >= 16) {
+        __m256i *s = (__m256i *)sums;
+        _mm256_storeu_si256(s, _mm256_add_epi32(_mm256_loadu_si256(s), low));
+        _mm256_storeu_si256(s + 1, _mm256_add_epi32(_mm256_loadu_si256(s + 1), high));
+        return;
+    }
+    uint32_t found[16];
+    _mm256_storeu_si256((__m256i *)found, low);
+    _mm256_storeu_si256((__m256i *)(found + 8), high);
+    for (ptrdiff_t j = 0; j < w; j++)
+        sums[j] = (int32_t)((uint32_t)sums[j] + found[j]);
+}
+
+GK_INLINE void gk_interleave_avx2(const uint8_t *rows, ptrdiff_t step, int turn, ptrdiff_t quads, ptrdiff_t R, char *dst, int32_t *sums,
+                                  ptrdiff_t w, const int is_signed)
+{
+    const __m128i turns = _mm_set1_epi8((char)turn);
+    ptrdiff_t i = 0;
+    for (; i + 16 <= R; i += 16)
+        gk_interleave_part_avx2(rows + i, step, turns, quads, R, dst + 4 * i, 1, 16, sums ? sums + i : NULL, w - i, is_signed);
+    if (i < R)
+        gk_interleave_part_avx2(rows + i, step, turns, quads, R, dst + 4 * i, 0, R - i, sums ? sums + i : NULL, w - i, is_signed);
 }
 
 static void gk_spread_avx2(const char *quads, ptrdiff_t w, ptrdiff_t n, char *dst, ptrdiff_t rs_dst)

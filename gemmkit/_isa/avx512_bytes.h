@@ -44,6 +44,19 @@ GK_INLINE gk_u32v64 gk_rounded_avx512(gk_u32v64 x, double row, const double *col
     return (gk_u32v64)_mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtpd_epi32(low)), _mm512_cvtpd_epi32(high), 1);
 }
 
+/* Four vectors' sums: pairs, then quarters of 128 bits with one sum of each, which are added. */
+GK_INLINE void gk_sum_four_avx512(__m512i a, __m512i b, __m512i c, __m512i d, const char *add, char *to)
+{
+    const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    const __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    if (add)
+        sums = _mm_add_epi32(sums, _mm_loadu_si128((const __m128i *)add));
+    _mm_storeu_si128((__m128i *)to, sums);
+}
+
 #define W_ELEM uint32_t
 #define W_VECTOR gk_u32v64
 #include "vocabulary_bytes_avx512.inc.h"
@@ -77,7 +90,7 @@ GK_TARGET_BEGIN(GK_T_AVX512VNNI)
 #define B_TILE 8x48
 #define B_DOT_MR 4
 #define B_DOT_NR 4
-#define B_DOT_ACC 16
+#define B_DOT_ACC 8 /* one chain of a 1 x 4 tile would do: the long operand comes from L2 at best */
 #define B_DOT_TILE 4x4
 #define B_STREAM_TILE 8x64
 #include "tmpl_bytes.inc.h"

@@ -47,15 +47,15 @@
     GK_PEAK(isa, T, gk_peak_##t##_##set)
 
 /* Bytes in quads; VL counts sums, VB the bytes of a vector.  Dot and stream rows read the long operand where it lies. */
-#define GK_BYTES(isa, set, MR, NR, VL, VB, tile, dot_mr, dot_nr, dot_tile, stream_tile)                                     \
+#define GK_BYTES(isa, set, flags, MR, NR, VL, VB, tile, dot_mr, dot_nr, dot_tile, stream_tile)                                     \
     GK_UKR(GK_GEMM, isa, GK_QUADS_U8, GK_QUADS_I8, GK_I32, MR, NR, 4, VL, 0, gk_gemm_u8i8_ukr_##tile##_##set)               \
     GK_UKR(GK_GEMM, isa, GK_QUADS_U8, GK_NIBBLES, GK_I32, MR, NR, 8, VL, 0, gk_gemm_u8nibbles_ukr_##tile##_##set)           \
     GK_UKR(GK_DOT, isa, GK_QUADS_U8, GK_I8, GK_I32, dot_mr, dot_nr, 1, VB, 0, gk_dot_u8i8_ukr_##dot_tile##_##set)           \
     GK_UKR(GK_DOT, isa, GK_QUADS_U8, GK_U8, GK_I32, dot_mr, dot_nr, 1, VB, 0, gk_dot_u8u8_ukr_##dot_tile##_##set)           \
     GK_UKR(GK_DOT, isa, GK_U8, GK_QUADS_I8, GK_I32, dot_mr, dot_nr, 1, VB, 0, gk_dot_u8i8_ukr_##dot_tile##_##set)           \
     GK_UKR(GK_DOT, isa, GK_I8, GK_QUADS_I8, GK_I32, dot_mr, dot_nr, 1, VB, 0, gk_dot_i8i8_ukr_##dot_tile##_##set)           \
-    GK_UKR(GK_STREAM, isa, GK_QUADS_U8, GK_I8, GK_I32, 8, VB, 1, VB, 0, gk_stream_u8i8_ukr_##stream_tile##_##set)           \
-    GK_UKR(GK_STREAM, isa, GK_QUADS_U8, GK_U8, GK_I32, 8, VB, 1, VB, 0, gk_stream_u8u8_ukr_##stream_tile##_##set)           \
+    GK_UKR(GK_STREAM, isa, GK_QUADS_U8, GK_I8, GK_I32, 8, VB, 1, VB, flags, gk_stream_u8i8_ukr_##stream_tile##_##set)           \
+    GK_UKR(GK_STREAM, isa, GK_QUADS_U8, GK_U8, GK_I32, 8, VB, 1, VB, flags, gk_stream_u8u8_ukr_##stream_tile##_##set)           \
     GK_PEAK(isa, GK_QUADS_U8, gk_peak_u8_##set)
 #define GK_QUADS(isa, set)                                                                                                  \
     GK_PACK(isa, GK_U8, GK_QUADS_U8, u8quads_u8_##set)                                                                      \
@@ -87,10 +87,10 @@ GK_FLOAT8(GK_ISA_AVX512VBMI, avx512vbmi, GK_E5M2FNUZ, e5m2fnuz)
 /* Integers.  gcc 12 and clang keep every accumulator of these tiles in a register; AVX2's vpmaddwd rows widen both operands. */
 GK_UKR_RELEASED(GK_GEMM, GK_ISA_AMXINT8, GK_QUADS_U8, GK_QUADS_I8, GK_I32, 32, 32, 4, 16, GK_WANTS_LINES, gk_gemm_u8i8_ukr_32x32_amxint8, gk_release_amx)
 GK_PEAK(GK_ISA_AMXINT8, GK_QUADS_U8, gk_peak_u8_amxint8)
-GK_BYTES(GK_ISA_AVX512VNNI, avx512vnni, 8, 48, 16, 64, 8x48, 4, 4, 4x4, 8x64)
-GK_BYTES(GK_ISA_AVXVNNI, avxvnni, 6, 16, 8, 32, 6x16, 2, 4, 2x4, 8x32)
-GK_BYTES(GK_ISA_AVX512, avx512, 8, 32, 16, 64, 8x32, 2, 4, 2x4, 8x64)
-GK_BYTES(GK_ISA_AVX2, avx2, 4, 16, 8, 32, 4x16, 2, 2, 2x2, 8x32)
+GK_BYTES(GK_ISA_AVX512VNNI, avx512vnni, GK_SERVES_MANY, 8, 48, 16, 64, 8x48, 4, 4, 4x4, 8x64)
+GK_BYTES(GK_ISA_AVXVNNI, avxvnni, GK_SERVES_MANY, 6, 16, 8, 32, 6x16, 2, 4, 2x4, 8x32)
+GK_BYTES(GK_ISA_AVX512, avx512, 0, 8, 32, 16, 64, 8x32, 2, 4, 2x4, 8x64)
+GK_BYTES(GK_ISA_AVX2, avx2, 0, 4, 16, 8, 32, 4x16, 2, 2, 2x2, 8x32)
 GK_QUADS(GK_ISA_AVX2, avx2)
 GK_QUANTIZED(GK_ISA_AVX512, avx512)
 GK_QUANTIZED(GK_ISA_AVX2, avx2)
@@ -198,7 +198,7 @@ GK_PACK(GK_ISA_SCALAR, GK_F64, GK_F64, f64f64_scalar)
 GK_EPI(GK_ISA_SCALAR, GK_F64, GK_F64, gk_epilogue_f64f64_scalar)
 GK_PEAK(GK_ISA_SCALAR, GK_F64, gk_peak_f64_scalar)
 GK_NARROW_ALL(GK_ISA_SCALAR, scalar, 4, 4, 1, 4x4, 2, 2, 2x2, 4x1)
-GK_BYTES(GK_ISA_SCALAR, scalar, 4, 4, 1, 4, 4x4, 2, 2, 2x2, 8x4)
+GK_BYTES(GK_ISA_SCALAR, scalar, 0, 4, 4, 1, 4, 4x4, 2, 2, 2x2, 8x4)
 GK_QUADS(GK_ISA_SCALAR, scalar)
 GK_PANELS_ONLY(GK_ISA_SCALAR, GK_U8, GK_NIBBLES, u8nibbles_scalar)
 GK_PANELS_ONLY(GK_ISA_SCALAR, GK_I8, GK_NIBBLES, i8nibbles_scalar)

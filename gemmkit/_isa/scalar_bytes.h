@@ -22,13 +22,14 @@ static uint32_t gk_sum_bytes_scalar(const uint8_t *line, ptrdiff_t n, int is_sig
     return sum;
 }
 
-static void gk_interleave_scalar(const uint8_t *rows, ptrdiff_t quads, ptrdiff_t R, char *dst, int32_t *sums, ptrdiff_t w, int is_signed)
+static void gk_interleave_scalar(const uint8_t *rows, ptrdiff_t step, int turn, ptrdiff_t quads, ptrdiff_t R, char *dst, int32_t *sums,
+                                 ptrdiff_t w, int is_signed)
 {
     for (ptrdiff_t q = 0; q < quads; q++) {
         for (ptrdiff_t i = 0; i < R; i++) {
             uint8_t quad[4];
             for (int u = 0; u < 4; u++)
-                quad[u] = rows[(4 * q + u) * GK_MOST_R + i];
+                quad[u] = (uint8_t)(rows[(4 * q + u) * step + i] ^ turn);
             memcpy(dst + 4 * (q * R + i), quad, 4);
             if (sums && i < w)
                 sums[i] = (int32_t)((uint32_t)sums[i] + gk_sum_bytes_scalar(quad, 4, is_signed));

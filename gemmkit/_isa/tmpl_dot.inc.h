@@ -1,6 +1,7 @@
 /* Body of a DOT micro-kernel: vectors run along k, and each element of C has accumulators of its own.
  *
- * Needs GK_MR, GK_NR, GK_ACC (accumulators that fit the register file) and GK_UKR_NAME; undefines them.  A_* and B_*
+ * Needs GK_MR, GK_NR, GK_ACC (accumulators that fit the register file) and GK_UKR_NAME; undefines them.  V_SUM_FOUR(a, b, c, d,
+ * add, c), if there is one, stores the sums of four vectors at once, plus add's if that is not NULL: no other order for integers.  A_* and B_*
  * loads widen operands of another type (tmpl_load.inc.h).
  * Small tiles give each element several accumulators so that the adder's latency is covered; how many depends on
  * (m, n) alone, and the engine places tiles by shape alone, so that the order of summation never depends on threads. */
@@ -72,7 +73,18 @@ GK_INLINE void GK_BODY(const int m, const int n, const gk_ukr_args *g)
                 s = V_ADD(s, r[i][j][1]);
             if (chains == 4)
                 s = V_ADD(s, V_ADD(r[i][j][2], r[i][j][3]));
-            V_ELEM sum = V_SUM(s), start;
+            r[i][j][0] = s;
+        }
+#ifdef V_SUM_FOUR
+        if (n == 4) {
+            V_SUM_FOUR(r[i][0][0], r[i][1][0], r[i][2][0], r[i][3][0], g->add ? g->add + i * g->rs_add : NULL,
+                       g->c + i * g->rs_c);
+            continue;
+        }
+#endif
+        GK_UNROLL
+        for (int j = 0; j < n; j++) {
+            V_ELEM sum = V_SUM(r[i][j][0]), start;
             if (g->add) {
                 memcpy(&start, g->add + i * g->rs_add + j * item, sizeof start);
                 sum += start;

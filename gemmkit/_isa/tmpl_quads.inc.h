@@ -6,7 +6,8 @@
  *   gk_fetch_bytes_<set>(src, step, n, turn, dst)      n bytes, `step` apart, adjacent at dst
  *   gk_fetch_nibbles_<set>(src, step, n, to, turn, dst)
  *   gk_sum_bytes_<set>(line, n, is_signed)
- *   gk_interleave_<set>(rows, quads, R, dst, sums, w, is_signed)   4 x quads rows of GK_MOST_R bytes each
+ *   gk_interleave_<set>(rows, step, turn, quads, R, dst, sums, w, is_signed)
+ *                                                      4 x quads rows, `step` apart, of R bytes rounded up to 16
  *   gk_spread_<set>(quads, w, n, dst, rs_dst)          n quads of each of w lines, to the lines
  *   P_PLAIN_PANELS                                     the packer of 32-bit panels
  */
@@ -34,6 +35,11 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
             for (ptrdiff_t w0 = 0; w0 < w; w0 += R) {
                 const ptrdiff_t full = w - w0 < R ? w - w0 : R;
                 ptrdiff_t p = 0;
+                if (!P_OF_NIBBLES && some == STEPS && full == R && R % 16 == 0) {
+                    P_OF(gk_interleave_)((const uint8_t *)src + w0 + p0 * s_k, s_k, P_TURN, STEPS / 4, R, dst + w0 * depth + p0 * R,
+                                         sums ? sums + w0 : NULL, full, P_SIGNED);
+                    continue;
+                }
                 for (; p < some; p++) {
                     P_FETCH(src + w0 + (p0 + p) * s_k, 1, full, rows[p]);
                     if (full < R)
@@ -41,7 +47,7 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
                 }
                 for (; p0 + p < depth && p < STEPS; p++)
                     memset(rows[p], 0, sizeof rows[p]);
-                P_OF(gk_interleave_)(rows[0], p / 4, R, dst + w0 * depth + p0 * R, sums ? sums + w0 : NULL, full, P_SIGNED);
+                P_OF(gk_interleave_)(rows[0], GK_MOST_R, 0, p / 4, R, dst + w0 * depth + p0 * R, sums ? sums + w0 : NULL, full, P_SIGNED);
             }
         }
         return;
@@ -49,6 +55,13 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
     for (ptrdiff_t w0 = 0; w0 < w; w0 += R, dst += R * depth) {
         uint8_t lines[GK_MOST_R][DEPTH]; /* in L1, to be transposed from there, four bytes at a time */
         const ptrdiff_t full = w - w0 < R ? w - w0 : R;
+        if (!P_OF_NIBBLES && P_TURN == 0 && s_k == 1 && k == depth) {
+            P_PLAIN_PANELS(src + w0 * s_w, s_w, 4, full, k / 4, R, dst, NULL);
+            for (ptrdiff_t i = 0; sums && i < full; i++)
+                sums[w0 + i] = (int32_t)((uint32_t)sums[w0 + i]
+                                         + P_OF(gk_sum_bytes_)((const uint8_t *)src + (w0 + i) * s_w, k, P_SIGNED));
+            continue;
+        }
         for (ptrdiff_t p = 0; p < k; p += DEPTH) {
             const ptrdiff_t some = k - p < DEPTH ? k - p : DEPTH, padded = gk_depth(P_TO, some);
             for (ptrdiff_t i = 0; i < full; i++) {
@@ -81,7 +94,7 @@ static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w,
                     P_FETCH(src + w0 + (p0 + p) * s_k, 1, full, rows[p]);
                 for (; p0 + p < depth && p < STEPS; p++)
                     memset(rows[p], 0, sizeof rows[p]);
-                P_OF(gk_interleave_)(rows[0], p / 4, GK_MOST_R, quads, sums ? sums + w0 : NULL, full, P_SIGNED);
+                P_OF(gk_interleave_)(rows[0], GK_MOST_R, 0, p / 4, GK_MOST_R, quads, sums ? sums + w0 : NULL, full, P_SIGNED);
                 P_OF(gk_spread_)(quads, full, p / 4, dst + p0, depth);
             }
             continue;

@@ -14,6 +14,7 @@
 #undef V_ADD
 #undef V_MUL
 #undef V_SUM
+#undef V_SUM_FOUR
 #undef V_SQUARE
 #undef V_TRANSPOSE
 #undef Q_LOAD

@@ -77,6 +77,8 @@ enum {
     GK_FLUSHES_DENORMALS = 1,
     /* A is to be packed as lines, even if its own are not contiguous; other layouts are right, but slow. */
     GK_WANTS_LINES = 2,
+    /* A stream row that costs no more than a tile for each row of C, so that many rows may share a pass over B. */
+    GK_SERVES_MANY = 4,
 };
 
 typedef struct gk_ukr {
@@ -194,14 +196,23 @@ typedef struct gk_peak {
     gk_peak_fn fn;
 } gk_peak;
 
+/* What one translation unit of kernels contributes (tables.inc.h): the whole table, with the functions of its own sets. */
+typedef struct gk_tables {
+    const gk_ukr *rows;
+    const gk_pack *packs;
+    const gk_epi *epis;
+    const gk_peak *peaks;
+    size_t num_rows, num_packs, num_epis, num_peaks;
+} gk_tables;
+
 /* Each in the order of the table: best first within a role and types. */
-extern const gk_ukr gk_rows[];
-extern const int gk_num_rows;
-extern const gk_pack gk_packs[];
-extern const int gk_num_packs;
-extern const gk_epi gk_epis[];
-extern const int gk_num_epis;
-extern const gk_peak gk_peaks[];
-extern const int gk_num_peaks;
+extern const gk_ukr *const gk_rows;
+extern int gk_num_rows;
+extern const gk_pack *const gk_packs;
+extern int gk_num_packs;
+extern const gk_epi *const gk_epis;
+extern int gk_num_epis;
+extern const gk_peak *const gk_peaks;
+extern int gk_num_peaks;
 
 #endif

@@ -1,6 +1,6 @@
 """From arrays to a job: shapes, strides, broadcasting, and where the result goes."""
 cimport numpy as cnp
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from gemmkit._kernels._engine cimport Batch
 from gemmkit._kernels._loops cimport Job, Place
 from gemmkit._kernels._types cimport Types
@@ -26,6 +26,7 @@ cdef struct Call:
     ptrdiff_t step_col_scale[64]
     int batch_ndim
     int result  # the type of the result's array
+    int32_t one_za, one_zb  # zero points of whole operands: Place points here
     bint drop_m, drop_n  # rank-1 operands: the axis of 1 that the result lacks
 
 cdef double real(object x, str name) except? -1.0

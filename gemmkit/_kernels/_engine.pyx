@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from gemmkit._kernels._numbers cimport ceil_div, least, round_up
-from gemmkit._kernels._registry cimport (GK_BOOL, GK_DOT, GK_F32, GK_F32Q, GK_I32, GK_I32Q, GK_I4, GK_NIBBLES, GK_QUADS_I8, GK_QUADS_U8, GK_U4, GK_U8, GK_FLUSHES_DENORMALS, GK_GEMM, GK_STREAM, GK_WANTS_LINES, current_cpu, gk_cpu,
+from gemmkit._kernels._registry cimport (GK_BOOL, GK_DOT, GK_F32, GK_F32Q, GK_I32, GK_I32Q, GK_I4, GK_I8, GK_NIBBLES, GK_QUADS_I8, GK_QUADS_U8, GK_U4, GK_U8, GK_FLUSHES_DENORMALS, GK_GEMM, GK_SERVES_MANY, GK_STREAM, GK_WANTS_LINES, current_cpu, gk_cpu,
                                          gk_epi_args, gk_epi_fn, gk_item, gk_panel_bytes, gk_shift, gk_ukr, gk_ukr_args, is_quads, panel_type,
                                          select_epilogue, select_exact, select_pack, select_row)
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
@@ -54,6 +54,7 @@ cdef void describe_quads(const Job *job, Problem *p) noexcept nogil:
     cdef const gk_ukr *gemm = select_row(GK_GEMM, GK_QUADS_U8, quads_of_b(job), job.n)
     p.quads, p.nibble_a, p.nibble_b = True, job.a_type == GK_I4 or job.a_type == GK_U4, job.b_type == GK_I4 or job.b_type == GK_U4
     p.pack_a = must_pack_a(job, gemm)
+    p.serves_many = select_row(GK_STREAM, GK_QUADS_U8, GK_I8, job.n).flags & GK_SERVES_MANY != 0
     p.panel_item = 1
     p.widen_a = p.widen_b = True
     p.narrow_c, p.place_a, p.lines_a = job.c_type != job.acc, False, gemm.flags & GK_WANTS_LINES != 0
@@ -79,7 +80,7 @@ cdef void describe_plain(const Job *job, Problem *p) noexcept nogil:
     cdef int panel = panel_type(job.a_type, job.b_type)
     cdef const gk_ukr *gemm = select_row(GK_GEMM, panel, panel, job.n)
     cdef const gk_ukr *place = select_place(job)
-    p.quads = p.nibble_a = p.nibble_b = p.pack_a = False
+    p.quads = p.nibble_a = p.nibble_b = p.serves_many = p.pack_a = False
     p.panel_item = gk_item[panel]
     p.widen_a, p.widen_b, p.narrow_c = job.a_type != job.acc, job.b_type != job.acc, job.c_type != job.acc
     p.place_a = place.a_type == job.a_type
@@ -140,14 +141,16 @@ cdef void select_quads(Job *job) noexcept nogil:
 
 cdef void settle_epilogue(Job *job) noexcept nogil:
     cdef const Epilogue *e = &job.epilogue
-    job.narrow = job.c_type != job.acc
+    cdef bint terms = job.q.sums_of_a or job.q.sums_of_b
+    # A tile that zero points are still to be added to lies in L1 by itself: rows of C may share a few of its sets.
+    job.narrow = job.c_type != job.acc or (terms and job.how.inner == INNER_GEMM and job.how.kc >= job.k)
     job.pack_bias = select_pack(e.bias_type, job.acc) if e.has_bias else NULL
     job.bias_starts = (e.has_bias and e.alpha == 1.0 and e.beta == 1.0 and e.bias_type == job.acc
                        and (e.cs_bias == job.item or job.n == 1) and job.how.algorithm != SPLIT_K)
     if job.quads and job.how.inner == INNER_DOT:
         job.finishes = True  # its sums lie beside C
         return
-    job.finishes = job.narrow or job.q.sums_of_a or job.q.sums_of_b or e.alpha != 1.0 or (e.has_bias and not job.bias_starts)
+    job.finishes = job.narrow or terms or e.alpha != 1.0 or (e.has_bias and not job.bias_starts)
 
 
 cdef bint same_layout(const Job *job, const Job *planned) noexcept nogil:

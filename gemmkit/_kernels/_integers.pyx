@@ -155,6 +155,15 @@ cdef int set_steps(Call *call, object x, int side, tuple shape, ptrdiff_t *steps
     return varies
 
 
+cdef object single(object x):
+    """The only number of a scalar or an array of one element, numpy's or Python's; None for anything else."""
+    if isinstance(x, np.generic):
+        return x
+    if isinstance(x, np.ndarray) and cnp.PyArray_SIZE(<cnp.ndarray>x) == 1 and cnp.PyArray_NDIM(<cnp.ndarray>x) <= 1:
+        return x[()] if cnp.PyArray_NDIM(<cnp.ndarray>x) == 0 else x[0]
+    return None
+
+
 cdef object zero_array(object zero, Operand x, str name):
     """A zero point as an array of the operand's dtype."""
     if isinstance(zero, int) and not isinstance(zero, bool) and x.dtype in LIMITS:
@@ -173,29 +182,43 @@ cdef int set_zero(Call *call, int side, object zero, tuple shape, Operand x, str
     cdef int32_t first
     cdef ptrdiff_t inc = 0
     cdef bint varies = False
-    if zero is None:
-        values = np.full(1, x.added, np.int32)
-    else:
+    cdef int32_t *one = &call.one_za if side == 0 else &call.one_zb
+    cdef const int32_t *numbers = one
+    one[0] = x.added
+    number = single(zero)
+    if number is not None and (<object>number).dtype == x.dtype:
+        one[0] += <int32_t>int(number)
+    elif zero is not None:
         z = zero_array(zero, x, name)
         s = spread(z, side, shape, name)
         if s is None:
-            values = z.astype(np.int32).reshape(1)
+            one[0] += <int32_t>int(z.reshape(-1)[0])
         else:
             values = np.ascontiguousarray(s.astype(np.int32))
             inc = 1 if values.shape[values.ndim - 1] != 1 else 0
             varies = set_steps(call, values, side, shape, &call.step_za[0] if side == 0 else &call.step_zb[0])
-        if x.added:
-            values += x.added
-    keep.append(values)
-    first = (<int32_t *>cnp.PyArray_BYTES(values))[0] if cnp.PyArray_SIZE(values) else 0
+            if x.added:
+                values += x.added
+            keep.append(values)
+            numbers = <const int32_t *>cnp.PyArray_BYTES(values)
+            one[0] = numbers[0] if cnp.PyArray_SIZE(values) else 0
+    first = one[0]
     if side == 0:
-        call.at.za = <const int32_t *>cnp.PyArray_BYTES(values)
+        call.at.za = numbers
         call.job.q.za, call.job.q.inc_za, call.job.q.vary_za = first, inc, varies
     else:
-        call.at.zb = <const int32_t *>cnp.PyArray_BYTES(values)
+        call.at.zb = numbers
         call.job.q.zb, call.job.q.inc_zb, call.job.q.vary_zb = first, inc, varies
     call.job.q.on = True
     return 0
+
+
+cdef object plain_scale(object scale):
+    """A scale that is one number, as a float; None for anything else."""
+    if type(scale) is float:
+        return float(np.float32(scale))
+    number = single(scale)
+    return float(number) if number is not None and (<object>number).dtype in SCALE_TYPES else None
 
 
 cdef object scale_array(object scale, str name):
@@ -217,8 +240,12 @@ cdef int set_scales(Call *call, object a_scale, tuple a_shape, object b_scale, t
                     list keep) except -1:
     cdef cnp.ndarray values
     cdef int d
-    scale = 1.0
+    cdef double scale = 1.0, divisor
     for side, name, given, shape in ((0, "a_scale", a_scale, a_shape), (1, "b_scale", b_scale, b_shape)):
+        number = plain_scale(given)
+        if number is not None:
+            scale = scale * <double>number
+            continue
         x = scale_array(given, name)
         s = spread(x, side, shape, name)
         if s is None:
@@ -233,13 +260,18 @@ cdef int set_scales(Call *call, object a_scale, tuple a_shape, object b_scale, t
         else:
             set_steps(call, values, 1, shape, &call.step_col_scale[0])
             call.at.col_scale = <const double *>cnp.PyArray_BYTES(values)
-    with np.errstate(all="ignore"):
-        call.job.q.scale = np.float64(scale) / one_number(scale_array(y_scale, "y_scale"), "y_scale")
+    number = plain_scale(y_scale)
+    divisor = number if number is not None else one_number(scale_array(y_scale, "y_scale"), "y_scale")
+    call.job.q.scale = scale / divisor
     call.job.q.scaled = call.job.q.on = True
     return 0
 
 
 cdef int set_result_zero(Call *call, object zero, int type) except -1:
+    number = single(zero)
+    if number is not None and (<object>number).dtype == dtype_of(type):
+        call.job.q.zero = float(number)
+        return 0
     z = np.asarray(zero)
     if z.dtype != dtype_of(type):
         raise TypeError(f"y_zero_point: expected dtype {dtype_of(type)}, got {z.dtype}")
@@ -406,7 +438,7 @@ cdef int result_type(object y_zero_point, Operand x, Operand y) except -1:
     """The type of y, which that of its zero point is."""
     if is_float8(x.type) != is_float8(y.type):
         raise TypeError(f"a and b: expected both integers or both float8, got {x.dtype} and {y.dtype}")
-    dtype = np.asarray(y_zero_point).dtype
+    dtype = y_zero_point.dtype if isinstance(y_zero_point, (np.ndarray, np.generic)) else np.asarray(y_zero_point).dtype
     cdef int result = type_code(dtype)
     if is_float8(x.type):
         if not is_float8(result):

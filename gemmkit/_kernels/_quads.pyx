@@ -10,7 +10,7 @@ from gemmkit._kernels._loops cimport aligned, finish_tile
 from gemmkit._kernels._numbers cimport ceil_div, least, round_up
 from gemmkit._kernels._parallel cimport parallel_for
 from gemmkit._kernels._registry cimport GK_QUADS_I8, GK_QUADS_U8, gk_depth, gk_ukr_args
-from gemmkit._kernels._schedule cimport INNER_STREAM
+from gemmkit._kernels._schedule cimport INNER_STREAM, STREAM_STEP
 from gemmkit._kernels._terms cimport Terms, column_terms, row_terms, terms_bytes
 
 cdef enum:
@@ -52,11 +52,21 @@ cdef inline ptrdiff_t stream_width(const Job *job) noexcept nogil:
     return least(job.how.nc, job.n)
 
 
+cdef inline ptrdiff_t sums_stride(ptrdiff_t n) noexcept nogil:
+    """Bytes from row to row of sums beside C: an odd number of lines, so that rows fall into different sets of L1."""
+    return round_up(n * sizeof(int32_t), 2 * LINE) + LINE
+
+
+cdef inline bint sums_apart(const Job *job) noexcept nogil:
+    """Whether a stream's sums wait beside C: also for many rows, which C's own stride may send to the same sets of L1."""
+    return job.narrow or needs_ones(job) or job.m > STREAM_STEP
+
+
 cdef inline size_t private_space(const Job *job) noexcept nogil:
     """A stream's sums and terms of as many columns as one pass has."""
     if job.how.inner != INNER_STREAM:
         return 0
-    return round_up((short_lines(job) * stream_width(job)) * sizeof(int32_t) + terms_bytes(0, stream_width(job)), LINE)
+    return round_up(short_lines(job) * sums_stride(stream_width(job)) + terms_bytes(0, stream_width(job)), LINE)
 
 
 cdef inline size_t shared_space(const Job *job) noexcept nogil:
@@ -102,7 +112,7 @@ cdef void stream_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     cdef Place at = f.at[0]
     cdef Terms terms = f.terms
     cdef ptrdiff_t j = task * f.step, j_end = least(job.n, j + f.step), n, pc, kc, i
-    cdef bint apart = job.narrow or f.ones
+    cdef bint apart = sums_apart(job)
     cdef char *private = f.private + thread * f.private_bytes
     cdef char *sums
     cdef gk_ukr_args g
@@ -112,7 +122,7 @@ cdef void stream_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     while j < j_end:
         n = least(job.how.nc, j_end - j)
         sums = private if apart else at.c + j * job.c_item
-        g.rs_c = n * sizeof(int32_t) if apart else job.rs_c
+        g.rs_c = sums_stride(n) if apart else job.rs_c
         pc = 0
         while pc < job.k:
             kc = least(job.how.kc, job.k - pc)
@@ -127,9 +137,9 @@ cdef void stream_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
                 i += g.m
             pc += kc
         if job.q.on:
-            column_terms(job, &at, <int32_t *>(sums + job.m * g.rs_c), <int32_t *>(private + f.lines * n * sizeof(int32_t)),
+            column_terms(job, &at, <int32_t *>(sums + job.m * g.rs_c), <int32_t *>(private + f.lines * sums_stride(n)),
                          j, n, &terms)
-        if job.finishes:
+        if job.finishes or apart:
             finish_tile(job, &at, sums, g.rs_c, 0, j, job.m, n)
         j += n
 

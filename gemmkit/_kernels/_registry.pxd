@@ -7,7 +7,7 @@ cdef extern from "ukr.h" nogil:
     enum: GK_I8, GK_U8, GK_I16, GK_I32, GK_I64, GK_U16, GK_U32, GK_U64, GK_BOOL, GK_I4, GK_U4
     enum: GK_QUADS_U8, GK_QUADS_I8, GK_NIBBLES, GK_I32Q, GK_F32Q, GK_NUM_TYPES
     enum: GK_GEMM, GK_DOT, GK_STREAM, GK_NUM_ROLES
-    enum: GK_FLUSHES_DENORMALS, GK_WANTS_LINES
+    enum: GK_FLUSHES_DENORMALS, GK_WANTS_LINES, GK_SERVES_MANY
     enum: GK_MOST_R
 
     const signed char gk_item[]

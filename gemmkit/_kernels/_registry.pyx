@@ -14,13 +14,13 @@ import numpy as np
 cnp.import_array()
 
 cdef extern from "ukr.h" nogil:
-    const gk_ukr gk_rows[]
+    const gk_ukr *const gk_rows
     const int gk_num_rows
-    const gk_pack gk_packs[]
+    const gk_pack *const gk_packs
     const int gk_num_packs
-    const gk_epi gk_epis[]
+    const gk_epi *const gk_epis
     const int gk_num_epis
-    const gk_peak gk_peaks[]
+    const gk_peak *const gk_peaks
     const int gk_num_peaks
     enum: GK_ISA_SCALAR, GK_ISA_SSE2, GK_ISA_AVX, GK_ISA_AVX2, GK_ISA_AVXVNNI, GK_ISA_AVX512
     enum: GK_ISA_AVX512VNNI, GK_ISA_AVX512VBMI, GK_ISA_AVX512BF16, GK_ISA_AVX512FP16, GK_ISA_AMXINT8, GK_ISA_AMXBF16

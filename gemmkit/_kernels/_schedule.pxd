@@ -31,6 +31,7 @@ cdef struct Problem:
     bint narrow_c  # so is C: partial sums can't wait in it
     bint quads  # bytes or nibbles: only packed panels and lines can be multiplied
     bint nibble_a, nibble_b  # two of them a byte: they have no row that reads them in place
+    bint serves_many  # quads: a stream of B can serve many rows
     bint pack_a  # quads: the tile row can't read A where it lies
     ptrdiff_t rs_a, cs_a, rs_b, cs_b  # bytes
     bint b_prepacked  # B is in micro-panels of NR columns already

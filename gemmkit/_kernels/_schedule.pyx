@@ -24,6 +24,8 @@ cdef enum:
     PACKING_ROWS = 384  # rows of A from which packing B pays even where a strip of it would stay in L2
     WIDENING_TILES = 2  # the same where B is float8, which takes longer to widen each time
     QUADS_ROWS = 8  # MR of every stream row of bytes
+    QUADS_STREAMS = 8  # rows of C up to which a stream of bytes beats packing them
+    QUADS_COLUMNS = 8  # columns of B up to which dot products of bytes beat packing A
     QUADS_DEPTH = 32  # steps of K from which dot products of bytes beat packing
     NARROW_COLUMNS = 1024  # columns of B at once where rows of A are only widened, or partial sums wait beside C
 
@@ -231,6 +233,8 @@ cdef inline ptrdiff_t stream_rows(const Problem *p) noexcept nogil:
     From L1 a register tile reads as fast, and only one row leaves it without parallel sums.
     """
     cdef ptrdiff_t bytes = p.n * p.k * p.b_item
+    if p.quads and p.serves_many:
+        return QUADS_STREAMS
     return 1 if bytes <= p.l1d.size else STREAM_ROWS if bytes <= L3_MOST else STREAM_ROWS_FAR
 
 
@@ -252,7 +256,7 @@ cdef void choose_quads(const Problem *p, int forced, Choice *c) noexcept nogil:
     c.panels = c.a_lines = True
     c.mb = p.m
     if (free and a_k_unit and not p.nibble_a
-            and (forced == SKINNY_N or (forced != SKINNY_M and p.n <= DOT_COLUMNS and p.k >= QUADS_DEPTH))):
+            and (forced == SKINNY_N or (forced != SKINNY_M and p.n <= QUADS_COLUMNS and p.k >= QUADS_DEPTH))):
         c.algorithm, c.inner = SKINNY_N, INNER_DOT
         c.pack_a, c.pack_b = False, True
         skinny_blocks(p, c)
@@ -404,7 +408,7 @@ def choose_algorithm(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, *, int item=4, a_ite
     cdef Choice c
     p.m, p.n, p.k, p.item, p.b_prepacked = m, n, k, item, b_prepacked
     p.a_item, p.b_item, p.panel_item = a_item or item, b_item or item, panel_item or item
-    p.place_a = p.lines_a = p.quads = p.nibble_a = p.nibble_b = p.pack_a = False
+    p.place_a = p.lines_a = p.quads = p.nibble_a = p.nibble_b = p.serves_many = p.pack_a = False
     p.widen_a, p.widen_b, p.narrow_c = p.a_item < item, p.b_item < item, (c_item or item) < item
     p.rs_a, p.cs_a = a_strides or (k * p.a_item, p.a_item)
     p.rs_b, p.cs_b = b_strides or (n * p.b_item, p.b_item)
