@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import re
+from collections import Counter
 
 import ml_dtypes  # noqa: F401  (numpy knows the narrow types by name from here on)
 import numpy as np
@@ -19,6 +20,7 @@ POISON_FNUZ = 0x80  # their only NaN
 EDGES = ("end", "start")
 FLUSHES_DENORMALS = 1  # a row's flag
 WANTS_LINES = 2
+SERVES_MANY = 4
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -44,14 +46,25 @@ def why_not_run(isa):
 
 
 def as_params(entries):
-    """The entries of the table as pytest parameters; those that this machine can't run are skipped by name."""
-    return [pytest.param(e, id=e["name"],
+    """The entries of the table as pytest parameters; those that this machine can't run are skipped by name.
+
+    Entries that share a function, as what they read differs only in its meaning, are told apart by that type.
+    """
+    entries = list(entries)
+    shared = Counter(e["name"] for e in entries)
+    return [pytest.param(e, id=e["name"] if shared[e["name"]] == 1 else f"{e['name']}-{e.get('a', e.get('from'))}",
                          marks=() if available(e["isa"]) else pytest.mark.skip(why_not_run(e["isa"])))
             for e in entries]
 
 
-def row_params(*roles, where=lambda row: True):
-    return as_params(r for r in _registry.rows() if (not roles or r["role"] in roles) and where(r))
+def row_params(*roles, where=lambda row: True, integers=False):
+    """The rows whose sums are floats, or those whose sums are integers; None: all."""
+    return as_params(r for r in _registry.rows() if (not roles or r["role"] in roles) and where(r)
+                     and integers in (None, sums_integers(r)))
+
+
+def sums_integers(row):
+    return row["acc"].startswith("int")
 
 
 def is_narrow(row):

@@ -24,7 +24,8 @@ MOST_VECTOR = 64  # bytes
 
 
 def epilogue_rows(where=lambda row: True):
-    return as_params(row for row in _registry.epilogues() if where(row))
+    """Those of finished float sums; test_epilogue_int.py has the others."""
+    return as_params(row for row in _registry.epilogues() if row["acc"] in ("float32", "float64") and where(row))
 
 
 def keeps_type(row):

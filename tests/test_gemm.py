@@ -218,7 +218,7 @@ def test_unfit_arguments_are_refused_and_out_is_left_alone():
         gemmkit.gemm(a, b, trans_a=True, out=out)
     with pytest.raises(ValueError):
         gemmkit.gemm(a, b, trans_b=True, out=out)
-    for foreign in (np.int32, np.longdouble, np.complex64, bool, object):
+    for foreign in (np.int32, np.longdouble, np.complex64, bool, object, "S3"):  # integers don't mix with floats
         for operands in ((a.astype(foreign), b, c), (a, b.astype(foreign), c), (a, b, c.astype(foreign))):
             with pytest.raises(TypeError):
                 gemmkit.gemm(*operands, out=out)

@@ -205,8 +205,8 @@ def test_mixed_types_promote_and_leave_the_operands_alone():
     assert (a.tobytes(), b.tobytes()) == before
 
 
-@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "i8", "u8", "g", "F", "D", object, "U3", "S2", "M8[s]",
-                                   "m8[s]", [("x", "f4")]], ids=str)
+@pytest.mark.parametrize("dtype", ["g", "F", "D", "G", object, "U3", "S2", "S3", "V4", "M8[s]", "m8[s]",
+                                   [("x", "f4")]], ids=str)
 def test_foreign_types_are_refused(dtype):
     foreign, ours = np.zeros((2, 2), dtype), np.zeros((2, 2), np.float32)
     for operands in ((foreign, foreign), (ours, foreign), (foreign, ours)):
@@ -214,6 +214,17 @@ def test_foreign_types_are_refused(dtype):
             gemmkit.matmul(*operands)
     with pytest.raises(TypeError):
         gemmkit.matmul(ours, ours, out=foreign)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "i8", "u8"])
+def test_integers_do_not_take_a_result_of_floats(dtype):
+    """Nor floats one of integers."""
+    foreign, ours = np.zeros((2, 2), dtype), np.zeros((2, 2), np.float32)
+    for operands in ((ours, ours), (foreign, ours), (ours, foreign)):
+        with pytest.raises(TypeError, match="^out: "):
+            gemmkit.matmul(*operands, out=foreign)
+    with pytest.raises(TypeError, match="^out: "):
+        gemmkit.matmul(foreign, foreign, out=ours)
 
 
 # ---- out

@@ -164,7 +164,7 @@ def test_grouped_gemm(pair, trans_a, trans_b):
 
 # ---- Errors
 
-FOREIGN = [np.int32, np.int8, bool, np.complex64, np.longdouble, object, "U3", "M8[s]"]
+FOREIGN = [np.complex64, np.complex128, np.longdouble, object, "U3", "S2", "M8[s]"]
 
 
 @pytest.mark.parametrize("foreign", FOREIGN, ids=str)
@@ -194,6 +194,28 @@ def test_foreign_types_are_refused_by_name(dtype, foreign):
             make(*sizes, dtype, b_dtype=foreign)
         with pytest.raises(TypeError, match="dtype"):
             make(*sizes, foreign)
+
+
+@pytest.mark.parametrize("integer", [np.int32, np.uint64, np.int8, bool], ids=str)
+@by_type
+def test_integers_do_not_mix_with_narrow_types_in_gemm_nor_take_their_results(dtype, integer):
+    a, b, c = full((4, 3), 1, dtype), full((3, 5), 1, dtype), full((5,), 1, dtype)
+    out = full((4, 5), 7, dtype)
+    for at in range(3):
+        unfit = [a, b, c]
+        unfit[at] = np.zeros(unfit[at].shape, integer)
+        with pytest.raises(TypeError):
+            gemmkit.gemm(*unfit, out=out)
+    for call, operands in ((gemmkit.matmul, (a, b)), (gemmkit.gemm, (a, b, c))):
+        with pytest.raises(TypeError, match="^out: "):
+            call(*operands, out=np.zeros((4, 5), integer))
+        with pytest.raises(TypeError, match="out_dtype"):
+            call(*operands, out_dtype=integer)
+    assert (decoded(out) == 7).all()
+    for kind, sizes in (("GemmPlan", (4, 5, 3)), ("MatMulPlan", ((4, 3), (3, 5))), ("StridedBatchedGemm", (2, 4, 5, 3)),
+                        ("GroupedGemm", ([(4, 5, 3)],))):
+        with pytest.raises(TypeError, match="out_dtype"):
+            getattr(gemmkit, kind)(*sizes, dtype, out_dtype=integer)
 
 
 @by_type

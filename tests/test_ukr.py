@@ -23,6 +23,7 @@ from support import (
 )
 from tiles import (
     add_cases,
+    by_role,
     edge_tiles,
     flat_a,
     flat_b,
@@ -52,7 +53,7 @@ def test_the_guard_pages_are_there(edge, offset):
     assert result.stdout == "0.0\n" and result.returncode in (-signal.SIGSEGV, -signal.SIGBUS), result.stderr
 
 
-@pytest.mark.parametrize("row, a_layout, b_layout", rows_with(plain_pairs))
+@pytest.mark.parametrize("row, a_layout, b_layout", rows_with(by_role(plain_pairs)))
 def test_every_tile_size(row, a_layout, b_layout):
     """All m x n the row allows, with small integers: the result is exact, so any wrong element shows."""
     rng = np.random.default_rng(row["index"])
@@ -71,7 +72,7 @@ def test_every_tile_size(row, a_layout, b_layout):
                 assert np.array_equal(run(row, part, wide, start[:m, :n], add_is_c=True), exact + start[:m, :n]), (m, n, k)
 
 
-@pytest.mark.parametrize("row, a_layout, b_layout", rows_with(layout_pairs))
+@pytest.mark.parametrize("row, a_layout, b_layout", rows_with(by_role(layout_pairs)))
 def test_every_depth_and_layout(row, a_layout, b_layout):
     """All depths at the edge tiles with random values, in every layout the role takes: within the rounding bound."""
     rng = np.random.default_rng(row["index"])

@@ -57,10 +57,15 @@ def plain_pairs(role):
     return [("packed", "rows" if role == "stream" else "packed"), ("rows", "rows"), ("columns", "rows")]
 
 
-def rows_with(pairs_of):
-    """Parameters (row, layout of A, layout of B) for every row of the table."""
+def by_role(pairs):
+    """Layouts of a role as those of a row."""
+    return lambda row: pairs(row["role"])
+
+
+def rows_with(pairs_of, params=None):
+    """Parameters (row, layout of A, layout of B) for every row of float sums, or for other rows of the table."""
     return [pytest.param(p.values[0], *pair, id=f"{p.id}-{' + '.join(pair)}", marks=p.marks)
-            for p in row_params() for pair in pairs_of(p.values[0]["role"])]
+            for p in (row_params() if params is None else params) for pair in pairs_of(p.values[0])]
 
 
 def grouped_a(values, kr):

@@ -26,6 +26,18 @@
 #define GK_MOST_e5m2 57344.0
 #define GK_MOST_e5m2fnuz 57344.0
 
+/* y as a float32 whose last bit tells that something was cut off: rounding that to a code of fewer bits is rounding y once. */
+GK_INLINE float gk_to_odd(double y)
+{
+    union { float f; uint32_t u; } x;
+    x.f = (float)y;
+    const double back = (double)x.f;
+    const int away = (back > y) == (y > 0); /* the magnitude went up */
+    if (back != y && y == y)
+        x.u = (x.u - (uint32_t)away) | 1;
+    return x.f;
+}
+
 /* The value of a code of `bits` bits; every one is exact in float32. */
 GK_INLINE float gk_decode(uint32_t code, const int bits, const int fraction, const int bias, const uint32_t most,
                           const uint32_t above, const uint32_t nan, const int minus_zero)

@@ -109,8 +109,8 @@ GK_INLINE uint32_t gk_rounded_scalar(uint32_t x, double row, const double *col, 
 {
     const double shift = 6755399441055744.0; /* 1.5 x 2^52, whose unit is 1 */
     double v = (double)(int32_t)x * (col ? row * *col : row);
+    v = v < most ? v : most; /* in this order a NaN gives `most`, as in vectors */
     v = v > least ? v : least;
-    v = v < most ? v : most;
     return (uint32_t)(int32_t)((v + shift) - shift);
 }
 

@@ -136,7 +136,8 @@ GK_INLINE void B_OF(gk_stream_part)(const gk_ukr_args *g, const int whole, const
     B_OF(gk_quads_of_rows)(r + 4, q + 4);
     for (ptrdiff_t i = 0; i < g->m; i++) {
         const char *a = g->a + i * g->rs_a + p;
-        const V_TYPE first = V_BROADCAST(a), second = V_BROADCAST(a + 4);
+        /* Without k there is no A to be read. */
+        const V_TYPE first = rows ? V_BROADCAST(a) : V_ZERO(), second = rows ? V_BROADCAST(a + 4) : V_ZERO();
         char *c = g->c + i * g->rs_c + 4 * at;
         const char *x = from ? from + i * rs_from + 4 * at : NULL;
         GK_UNROLL

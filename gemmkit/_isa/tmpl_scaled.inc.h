@@ -1,5 +1,5 @@
 /* Body of an epilogue from float32 sums that scales still wait for to a float8 type, saturating: y = x * scale * row * col + zero in
- * float64, limited to the largest finite value, rounded to float32 and then to the code.  NaN stays NaN.
+ * float64, limited to the largest finite value, rounded to the code.  NaN stays NaN.
  *
  * Needs GK_EPI_NAME, S_MOST and C_STORE, C_STORE_TAIL as tmpl_epilogue.inc.h does; undefines them. */
 static void GK_EPI_NAME(const gk_epi_args *e)
@@ -14,8 +14,8 @@ static void GK_EPI_NAME(const gk_epi_args *e)
             memcpy(x, e->acc + i * e->rs_acc + 4 * j0, (size_t)some * sizeof x[0]);
             for (ptrdiff_t j = 0; j < some; j++) {
                 const double y = (double)x[j] * (e->col_scale ? row * e->col_scale[j0 + j] : row) + zero;
-                const float least = y < -S_MOST ? -(float)S_MOST : (float)y;
-                x[j] = least > (float)S_MOST ? (float)S_MOST : least;
+                const double least = y < -S_MOST ? -S_MOST : y;
+                x[j] = gk_to_odd(least > S_MOST ? S_MOST : least);
             }
             ptrdiff_t j = 0;
             for (; j + V_LEN <= some; j += V_LEN)

@@ -160,7 +160,8 @@ cdef object single(object x):
     if isinstance(x, np.generic):
         return x
     if isinstance(x, np.ndarray) and cnp.PyArray_SIZE(<cnp.ndarray>x) == 1 and cnp.PyArray_NDIM(<cnp.ndarray>x) <= 1:
-        return x[()] if cnp.PyArray_NDIM(<cnp.ndarray>x) == 0 else x[0]
+        x = x[()] if cnp.PyArray_NDIM(<cnp.ndarray>x) == 0 else x[0]
+        return x if isinstance(x, np.generic) else None  # an object array has anything
     return None
 
 

@@ -110,6 +110,9 @@ cdef class Plan:
         self.types = types_of(dtypes[0], dtypes[1], dtypes[2])
         self.a_given = type_of(dtypes[0], "dtype")
         self.b_given = self.a_given if dtypes[1] is None else type_of(dtypes[1], "b_dtype")
+        if not isinstance(self, MatMulPlan) and is_integer(self.a_given) != is_integer(self.b_given):
+            raise TypeError(f"b_dtype: expected {'an integer' if is_integer(self.a_given) else 'a float'} type beside "
+                            f"{dtype_of(self.a_given)}, as ONNX Gemm has them, got {dtype_of(self.b_given)}")
         self.alpha, self.beta = real(alpha, "alpha"), real(beta, "beta")
         self.whole_alpha = self.whole_beta = 1
         if is_integer(self.types.c):

@@ -1,16 +1,9 @@
 /* Every row of the kernel table that this processor can run, over all tile sizes and a few k, against plain sums of
  * integers, which are exact; every packer and every epilogue, on all codes of a narrow type.  No Python: for processors
- * that exist only under an emulator (.ci/emulate).  Nothing here converts by the project's own functions.
- * SPDX-License-Identifier: Apache-2.0 */
-#include "target.h"
-#include "ukr.h"
+ * that exist only under an emulator (.ci/emulate).  Nothing here converts by the project's own functions.  Here are the
+ * floating-point types, in rows_int.c the integers.  SPDX-License-Identifier: Apache-2.0 */
+#include "rows.h"
 #include "cpu_features.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-enum { MOST_K = 20, MOST_N = 64, MOST_M = 16 };
 
 /* Fraction bits and bias of a narrow type, the largest finite magnitude, whether it has infinities, and a -0. */
 static const struct {
@@ -68,7 +61,7 @@ static int same(double x, double y) { return x == y || (isnan(x) && isnan(y)); }
 /* Wrong elements of one tile, and elements written beside it. */
 static int check_row(const gk_ukr *row, int m, int n, int k)
 {
-    static double a_memory[MOST_M * (MOST_K + 2)], b_memory[(MOST_K + 2) * (MOST_N + 1)], c_memory[MOST_M * (MOST_N + 1)];
+    static double a_memory[MOST_M * (MOST_K + 4)], b_memory[(MOST_K + 4) * (MOST_N + 1)], c_memory[MOST_M * (MOST_N + 1)];
     const int a_item = gk_item[row->a_type], b_item = gk_item[row->b_type], item = gk_item[row->acc_type];
     /* A dot row wants B's columns contiguous, the others its rows; groups of KR are adjacent, so one is a step of k. */
     const int kr = row->kr, steps = (k + kr - 1) / kr, lda = (steps + 1) * kr, ldc = n + 1;
@@ -125,7 +118,7 @@ static int check_pack(const gk_pack *pack, int count, int depth, int R, int tran
     fill(src, from, count);
     for (int form = 0; form < 2; form++) {
         const ptrdiff_t s_w = transposed ? 1 : depth, s_k = transposed ? lines : 1;
-        (form ? pack->lines : pack->panels)(src, s_w * gk_item[from], s_k * gk_item[from], lines, depth, R, dst);
+        (form ? pack->lines : pack->panels)(src, s_w * gk_item[from], s_k * gk_item[from], lines, depth, R, dst, NULL);
         for (int q = 0; q < panels; q++) {
             const char *panel = dst + (size_t)q * bytes;
             int least = 0x7fff;
@@ -173,7 +166,7 @@ static int check_epilogue(const gk_epi *epi, int n)
                     acc[j] = x;
             }
             memset(c, 0xff, sizeof c);
-            const gk_epi_args e = {(const char *)acc, 0, (char *)c, 0, NULL, 0, 0, 1, 0, 1, some};
+            const gk_epi_args e = {.acc = (const char *)acc, .c = (char *)c, .alpha = 1, .m = 1, .n = some};
             epi->fn(&e);
             for (int j = 0; j < some; j++)
                 wrong += !same(get(c, epi->out, j), want[j]);
@@ -183,39 +176,138 @@ static int check_epilogue(const gk_epi *epi, int n)
     return wrong;
 }
 
+/* Sums that scales wait for: what is a code's value after them gives that code, a quarter of a step from it too, and what is
+ * too large the largest. */
+static int check_scaled(const gk_epi *epi, int n)
+{
+    const int type = epi->out, most = formats[type].most;
+    int wrong = 0;
+    for (int first = 0; first < 256; first += n) {
+        for (int turn = 0; turn < 24; turn++) {
+            const int some = 256 - first < n ? 256 - first : n, quarter = turn % 3 - 1;
+            const double zero = turn & 8 ? -1.5 : 0, row_scale = 0.25;
+            double col_scale[100], want[100];
+            float acc[100];
+            uint8_t c[101];
+            gk_epi_args e = {.acc = (const char *)acc, .c = (char *)c, .scale = 0.5, .zero = zero, .m = 1, .n = some};
+            e.row_scale = turn & 1 ? &row_scale : NULL;
+            e.col_scale = turn & 2 ? col_scale : NULL;
+            for (int j = 0; j < some; j++) {
+                const int code = first + j, size = code & 127;
+                const double up = value_of(type, size + 1), sign = code >> 7 ? -1 : 1;
+                double x = want[j] = value_of(type, code);
+                col_scale[j] = j % 2 ? 8 : -2;
+                if (isfinite(x) && size != most)
+                    x += quarter * 0.24 * (up - fabs(x));
+                if (size == most)
+                    x *= turn < 12 ? 1 : quarter ? 1e5 : 1.2;
+                if (isinf(x))
+                    want[j] = sign * value_of(type, most);
+                acc[j] = (float)((x - zero) / (0.5 * (turn & 1 ? row_scale : 1) * (turn & 2 ? col_scale[j] : 1)));
+            }
+            memset(c, 0xff, sizeof c);
+            epi->fn(&e);
+            for (int j = 0; j < some; j++)
+                wrong += !same(value_of(type, c[j]), want[j]);
+            wrong += c[some] != 0xff;
+        }
+    }
+    return wrong;
+}
+
+/* The same halfway between two codes, and so near it that float32 can't tell. */
+static int check_scaled_ties(const gk_epi *epi, int n)
+{
+    int wrong = 0;
+    for (int first = 0; first < 2 * formats[epi->out].most; first += n) {
+        for (int off = -1; off <= 1; off++) {
+            double col_scale[100], want[100];
+            float acc[100];
+            uint8_t c[100];
+            const gk_epi_args e = {.acc = (const char *)acc, .c = (char *)c, .scale = 1, .col_scale = col_scale, .m = 1, .n = n};
+            for (int j = 0; j < n; j++) {
+                const int size = (first + j) / 2 % formats[epi->out].most, upwards = off ? off > 0 : size % 2;
+                col_scale[j] = (value_of(epi->out, size) + value_of(epi->out, size + 1)) / 2 * (1 + off * 0x1p-40);
+                acc[j] = (first + j) % 2 ? -1 : 1;
+                want[j] = acc[j] * value_of(epi->out, size + upwards);
+            }
+            epi->fn(&e);
+            for (int j = 0; j < n; j++)
+                wrong += !same(value_of(epi->out, c[j]), want[j]);
+        }
+    }
+    return wrong;
+}
+
+static int check_any_row(const gk_ukr *row)
+{
+    static const int depths[] = {0, 1, 2, 3, 4, 9, 14, 19, 37, 64, 131, MOST_K}; /* of vectors along k: the longer ones too */
+    const int integer = row->acc_type != GK_F32 && row->acc_type != GK_F64;
+    const int widest = row->role == GK_STREAM ? 3 * row->vl + 1 : row->nr, some = row->role == GK_DOT ? 12 : row->kr > 1 ? 11 : 8;
+    int wrong = 0;
+    for (int m = 1; m <= row->mr; m++) {
+        for (int n = 1; n <= widest; n++) {
+            for (int k = 0; k < some; k++)
+                wrong += (integer ? check_integer_row : check_row)(row, m, n, depths[k]);
+        }
+    }
+    return wrong;
+}
+
+static int check_any_pack(const gk_pack *pack)
+{
+    int wrong = 0;
+    if (pack->from > GK_E5M2FNUZ)
+        return check_integer_pack(pack);
+    for (int transposed = 0; transposed < 2; transposed++) {
+        wrong += check_pack(pack, gk_item[pack->from] == 1 ? 256 : 1 << 16, 64, 48, transposed);
+        wrong += check_pack(pack, 5 * 37, 37, 4, transposed);
+    }
+    return wrong;
+}
+
+static int check_any_epilogue(const gk_epi *epi)
+{
+    int (*const check)(const gk_epi *, int) =
+        epi->acc == GK_F32Q ? check_scaled : epi->acc > GK_E5M2FNUZ ? check_integer_epilogue : check_epilogue;
+    int wrong = 0;
+    for (int n = 1; n <= 40; n += n < 17 ? 5 : 11) {
+        wrong += check(epi, n);
+        wrong += epi->acc == GK_F32Q ? check_scaled_ties(epi, n) : 0;
+    }
+    return wrong;
+}
+
+/* Names what is wrong. */
+static int counted(const char *name, int wrong)
+{
+    if (wrong)
+        fprintf(stderr, "%s: wrong elements %d\n", name, wrong);
+    return wrong;
+}
+
 int main(void)
 {
     gk_cpu cpu;
     int wrong = 0, ran = 0, packed = 0, finished = 0;
     gk_cpu_detect(&cpu);
-    for (int r = 0; r < gk_num_rows; r++) {
-        const gk_ukr *row = &gk_rows[r];
-        if (row->isa & ~cpu.isa_mask)
+    for (int i = 0; i < gk_num_rows; i++) {
+        if (gk_rows[i].isa & ~cpu.isa_mask)
             continue;
         ran++;
-        const int widest = row->role == GK_STREAM ? 3 * row->vl + 1 : row->nr;
-        for (int m = 1; m <= row->mr; m++) {
-            for (int n = 1; n <= widest; n++) {
-                for (int k = 0; k < MOST_K; k += k < 4 ? 1 : 5)
-                    wrong += check_row(row, m, n, k);
-            }
-        }
+        wrong += counted(gk_rows[i].name, check_any_row(&gk_rows[i]));
     }
     for (int i = 0; i < gk_num_packs; i++) {
         if (gk_packs[i].isa & ~cpu.isa_mask)
             continue;
         packed++;
-        for (int transposed = 0; transposed < 2; transposed++) {
-            wrong += check_pack(&gk_packs[i], gk_item[gk_packs[i].from] == 1 ? 256 : 1 << 16, 64, 48, transposed);
-            wrong += check_pack(&gk_packs[i], 5 * 37, 37, 4, transposed);
-        }
+        wrong += counted(gk_packs[i].name, check_any_pack(&gk_packs[i]));
     }
     for (int i = 0; i < gk_num_epis; i++) {
         if (gk_epis[i].isa & ~cpu.isa_mask)
             continue;
         finished++;
-        for (int n = 1; n <= 40; n += n < 17 ? 5 : 11)
-            wrong += check_epilogue(&gk_epis[i], n);
+        wrong += counted(gk_epis[i].name, check_any_epilogue(&gk_epis[i]));
     }
     printf("instruction sets %x, rows run %d of %d, packers %d of %d, epilogues %d of %d, wrong elements %d\n", cpu.isa_mask, ran,
            gk_num_rows, packed, gk_num_packs, finished, gk_num_epis, wrong);
