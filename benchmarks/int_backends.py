@@ -109,7 +109,7 @@ class GemmkitIntegers(GemmkitBackend):
 
         return (
             (given.a_scale, zero(given.a_zero, mode.a)),
-            (given.b_scale, zero(given.b_zero, mode.b) if given.b_zero else None),
+            (given.b_scale, zero(given.b_zero, mode.b)),
             (given.y_scale, zero(given.y_zero, mode.y)),
         )
 

@@ -260,7 +260,7 @@ def _integer_fraction(
     real = sums * zeros.multiplier
     limits = np.iinfo(mode.y)
     clipped = np.clip(real + zeros.y_zero, int(limits.min), int(limits.max))
-    slack = np.abs(real) * 2.0 ** (-50 if strict else -21)
+    slack = np.abs(real) * 2.0 ** (-22 if strict else -21)
     bound = 0.5 + slack + (0.0 if strict else 2.0 ** -10)
     return _worst(np.abs(got.astype(np.float64) - clipped) / bound)
 

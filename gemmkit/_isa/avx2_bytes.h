@@ -105,15 +105,15 @@ GK_INLINE void gk_interleave_part_avx2(const uint8_t *rows, ptrdiff_t step, __m1
         sums[j] = (int32_t)((uint32_t)sums[j] + found[j]);
 }
 
-GK_INLINE void gk_interleave_avx2(const uint8_t *rows, ptrdiff_t step, int turn, ptrdiff_t quads, ptrdiff_t R, char *dst, int32_t *sums,
-                                  ptrdiff_t w, const int is_signed)
+GK_INLINE void gk_interleave_avx2(const uint8_t *rows, ptrdiff_t step, int turn, ptrdiff_t quads, ptrdiff_t R, ptrdiff_t columns,
+                                  char *dst, int32_t *sums, ptrdiff_t w, const int is_signed)
 {
     const __m128i turns = _mm_set1_epi8((char)turn);
     ptrdiff_t i = 0;
-    for (; i + 16 <= R; i += 16)
+    for (; i + 16 <= columns; i += 16)
         gk_interleave_part_avx2(rows + i, step, turns, quads, R, dst + 4 * i, 1, 16, sums ? sums + i : NULL, w - i, is_signed);
-    if (i < R)
-        gk_interleave_part_avx2(rows + i, step, turns, quads, R, dst + 4 * i, 0, R - i, sums ? sums + i : NULL, w - i, is_signed);
+    if (i < columns)
+        gk_interleave_part_avx2(rows + i, step, turns, quads, R, dst + 4 * i, 0, columns - i, sums ? sums + i : NULL, w - i, is_signed);
 }
 
 static void gk_spread_avx2(const char *quads, ptrdiff_t w, ptrdiff_t n, char *dst, ptrdiff_t rs_dst)
@@ -177,6 +177,21 @@ GK_INLINE gk_u32v32 gk_rounded_avx2(gk_u32v32 x, double row, const double *col, 
     return (gk_u32v32)_mm256_set_m128i(_mm256_cvtpd_epi32(high), _mm256_cvtpd_epi32(low));
 }
 
+GK_INLINE gk_u32v32 gk_rounded_single_avx2(gk_u32v32 x, float row, const float *col, int n, float least, float most)
+{
+    __m256 scale = _mm256_set1_ps(row);
+    if (col)
+        scale = _mm256_mul_ps(scale, n < 8 ? _mm256_maskload_ps(col, gk_mask_f32_avx(n)) : _mm256_loadu_ps(col));
+    const __m256 y = _mm256_mul_ps(_mm256_cvtepi32_ps((__m256i)x), scale);
+    return (gk_u32v32)_mm256_cvtps_epi32(_mm256_max_ps(_mm256_min_ps(y, _mm256_set1_ps(most)), _mm256_set1_ps(least)));
+}
+
+GK_INLINE int gk_fits_avx2(gk_u32v32 x)
+{
+    return !_mm256_movemask_epi8(_mm256_cmpgt_epi32(_mm256_abs_epi32((__m256i)x), _mm256_set1_epi32(1 << 24)))
+           && !_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_abs_epi32((__m256i)x))); /* the magnitude of -2^31 is negative */
+}
+
 #define W_ELEM uint32_t
 #define W_VECTOR gk_u32v32
 #include "vocabulary_bytes_avx2.inc.h"
@@ -195,6 +210,8 @@ GK_INLINE gk_u32v32 gk_rounded_avx2(gk_u32v32 x, double row, const double *col, 
 #define E_TO_BYTES(p, n, x) gk_to_bytes_avx2(p, n, x)
 #define E_IS(x) ((gk_u32v32)((x) != 0) & 1)
 #define E_ROUNDED(x, row, col, n, least, most) gk_rounded_avx2(x, row, col, n, least, most)
+#define E_ROUNDED_SINGLE(x, row, col, n, least, most) gk_rounded_single_avx2(x, row, col, n, least, most)
+#define E_FITS(x) gk_fits_avx2(x)
 #include "tmpl_quantized.inc.h"
 #include "tmpl_undef.inc.h"
 

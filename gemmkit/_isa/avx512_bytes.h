@@ -44,6 +44,15 @@ GK_INLINE gk_u32v64 gk_rounded_avx512(gk_u32v64 x, double row, const double *col
     return (gk_u32v64)_mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtpd_epi32(low)), _mm512_cvtpd_epi32(high), 1);
 }
 
+GK_INLINE gk_u32v64 gk_rounded_single_avx512(gk_u32v64 x, float row, const float *col, int n, float least, float most)
+{
+    __m512 scale = _mm512_set1_ps(row);
+    if (col)
+        scale = _mm512_mul_ps(scale, n < 16 ? _mm512_maskz_loadu_ps((__mmask16)(0xffffu >> (16 - n)), col) : _mm512_loadu_ps(col));
+    const __m512 y = _mm512_mul_ps(_mm512_cvtepi32_ps((__m512i)x), scale);
+    return (gk_u32v64)_mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(y, _mm512_set1_ps(most)), _mm512_set1_ps(least)));
+}
+
 /* Four vectors' sums: pairs, then quarters of 128 bits with one sum of each, which are added. */
 GK_INLINE void gk_sum_four_avx512(__m512i a, __m512i b, __m512i c, __m512i d, const char *add, char *to)
 {
@@ -75,6 +84,8 @@ GK_INLINE void gk_sum_four_avx512(__m512i a, __m512i b, __m512i c, __m512i d, co
 #define E_TO_BYTES(p, n, x) gk_to_bytes_avx512(p, n, x)
 #define E_IS(x) ((gk_u32v64)_mm512_maskz_set1_epi32(_mm512_test_epi32_mask((__m512i)(x), (__m512i)(x)), 1))
 #define E_ROUNDED(x, row, col, n, least, most) gk_rounded_avx512(x, row, col, n, least, most)
+#define E_ROUNDED_SINGLE(x, row, col, n, least, most) gk_rounded_single_avx512(x, row, col, n, least, most)
+#define E_FITS(x) (!_mm512_cmpgt_epu32_mask(_mm512_abs_epi32((__m512i)(x)), _mm512_set1_epi32(1 << 24)))
 #include "tmpl_quantized.inc.h"
 #include "tmpl_undef.inc.h"
 

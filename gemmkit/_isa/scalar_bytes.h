@@ -22,11 +22,11 @@ static uint32_t gk_sum_bytes_scalar(const uint8_t *line, ptrdiff_t n, int is_sig
     return sum;
 }
 
-static void gk_interleave_scalar(const uint8_t *rows, ptrdiff_t step, int turn, ptrdiff_t quads, ptrdiff_t R, char *dst, int32_t *sums,
-                                 ptrdiff_t w, int is_signed)
+static void gk_interleave_scalar(const uint8_t *rows, ptrdiff_t step, int turn, ptrdiff_t quads, ptrdiff_t R, ptrdiff_t columns,
+                                 char *dst, int32_t *sums, ptrdiff_t w, int is_signed)
 {
     for (ptrdiff_t q = 0; q < quads; q++) {
-        for (ptrdiff_t i = 0; i < R; i++) {
+        for (ptrdiff_t i = 0; i < columns; i++) {
             uint8_t quad[4];
             for (int u = 0; u < 4; u++)
                 quad[u] = (uint8_t)(rows[(4 * q + u) * step + i] ^ turn);
@@ -114,6 +114,15 @@ GK_INLINE uint32_t gk_rounded_scalar(uint32_t x, double row, const double *col, 
     return (uint32_t)(int32_t)((v + shift) - shift);
 }
 
+GK_INLINE uint32_t gk_rounded_single_scalar(uint32_t x, float row, const float *col, float least, float most)
+{
+    const float shift = 12582912.0f; /* 1.5 x 2^23 */
+    float v = (float)(int32_t)x * (col ? row * *col : row);
+    v = v < most ? v : most;
+    v = v > least ? v : least;
+    return (uint32_t)(int32_t)((v + shift) - shift);
+}
+
 #define W_ELEM uint32_t
 #define V_ELEM uint32_t
 #define V_TYPE uint32_t
@@ -152,6 +161,8 @@ GK_INLINE uint32_t gk_rounded_scalar(uint32_t x, double row, const double *col, 
 #define E_TO_BYTES(p, n, x) (*(p) = (char)(x))
 #define E_IS(x) ((uint32_t)((x) != 0))
 #define E_ROUNDED(x, row, col, n, least, most) gk_rounded_scalar(x, row, col, least, most)
+#define E_ROUNDED_SINGLE(x, row, col, n, least, most) gk_rounded_single_scalar(x, row, col, least, most)
+#define E_FITS(x) ((x) + (1u << 24) <= 2u << 24)
 #include "tmpl_quantized.inc.h"
 #undef W_ELEM
 #include "tmpl_undef.inc.h"

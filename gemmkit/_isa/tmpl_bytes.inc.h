@@ -68,6 +68,7 @@ GK_INLINE V_TYPE B_OF(gk_turned)(V_TYPE x) { return x ^ Q_ALL(0x80); }
 #define V_LEN (int)sizeof(V_TYPE)
 #define V_MASK int
 #define V_TAIL_MASK(n) (n)
+#define GK_NEXT_LINES 4096
 #define V_FMA(a, b, c) V_DP(c, a, b)
 #define A_ITEM 1
 #define A_LOAD(p) Q_LOAD(p)
@@ -104,6 +105,7 @@ GK_INLINE V_TYPE B_OF(gk_turned)(V_TYPE x) { return x ^ Q_ALL(0x80); }
 #define GK_ACC B_DOT_ACC
 #include "tmpl_dot.inc.h"
 #undef V_FMA
+#undef GK_NEXT_LINES
 #pragma pop_macro("V_LEN")
 #pragma pop_macro("V_TAIL_MASK")
 #pragma pop_macro("V_MASK")

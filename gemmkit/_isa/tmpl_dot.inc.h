@@ -35,6 +35,20 @@ GK_INLINE void GK_BODY(const int m, const int n, const gk_ukr_args *g)
     }
     ptrdiff_t at = 0; /* vectors of k behind us */
     for (; k >= chains * V_LEN; k -= chains * V_LEN, at += chains) {
+#ifdef GK_NEXT_LINES
+        /* Short lines end before prefetchers have followed them: the next tile's, of the longer operand. */
+        if (g->k * A_ITEM <= GK_NEXT_LINES) {
+            GK_UNROLL
+            for (int u = 0; u < chains; u++) {
+                GK_UNROLL
+                for (int j = 0; j < n && m < n; j++)
+                    __builtin_prefetch(b[j] + n * g->cs_b + (at + u) * b_step);
+                GK_UNROLL
+                for (int i = 0; i < m && n < m; i++)
+                    __builtin_prefetch(a[i] + m * g->rs_a + (at + u) * a_step);
+            }
+        }
+#endif
         GK_UNROLL
         for (int u = 0; u < chains; u++) {
             V_TYPE bv[GK_NR];

@@ -38,6 +38,7 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
                       int32_t *sums)
 {
     (void)sums; /* of panels for integers only */
+    enum { AHEAD = 256 };
     const ptrdiff_t item = (ptrdiff_t)sizeof(V_ELEM), line = R * item;
     if (s_w == item) {
         GK_COPY_PANELS(src, s_k, w, k, R, dst);
@@ -51,8 +52,14 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
                 const char *s = src + done * s_w;
                 char *d = dst + done * item;
                 ptrdiff_t p = 0;
-                for (; p + V_SQUARE <= k; p += V_SQUARE)
+                for (; p + V_SQUARE <= k; p += V_SQUARE) {
+                    /* The same lines farther on, or where they end the next ones: too short for prefetchers to follow. */
+                    const ptrdiff_t far = p * item + AHEAD < k * item ? p * item + AHEAD : V_SQUARE * s_w + (p - k) * item + AHEAD;
+                    GK_UNROLL
+                    for (int i = 0; i < V_SQUARE; i++)
+                        __builtin_prefetch(s + i * s_w + far);
                     V_TRANSPOSE(s + p * item, s_w, d + p * line, line);
+                }
                 for (; p < k; p++) {
                     for (int i = 0; i < V_SQUARE; i++)
                         memcpy(d + p * line + i * item, s + i * s_w + p * item, sizeof(V_ELEM));

@@ -6,8 +6,9 @@
  *   gk_fetch_bytes_<set>(src, step, n, turn, dst)      n bytes, `step` apart, adjacent at dst
  *   gk_fetch_nibbles_<set>(src, step, n, to, turn, dst)
  *   gk_sum_bytes_<set>(line, n, is_signed)
- *   gk_interleave_<set>(rows, step, turn, quads, R, dst, sums, w, is_signed)
- *                                                      4 x quads rows, `step` apart, of R bytes rounded up to 16
+ *   gk_interleave_<set>(rows, step, turn, quads, R, columns, dst, sums, w, is_signed)
+ *                                                      4 x quads rows, `step` apart, of `columns` bytes rounded up to 16; R quads
+ *                                                      from one step to the next at dst; the first w lines have sums
  *   gk_spread_<set>(quads, w, n, dst, rs_dst)          n quads of each of w lines, to the lines
  *   P_PLAIN_PANELS                                     the packer of 32-bit panels
  */
@@ -34,20 +35,23 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
             const ptrdiff_t some = k - p0 < STEPS ? k - p0 : STEPS;
             for (ptrdiff_t w0 = 0; w0 < w; w0 += R) {
                 const ptrdiff_t full = w - w0 < R ? w - w0 : R;
-                ptrdiff_t p = 0;
-                if (!P_OF_NIBBLES && some == STEPS && full == R && R % 16 == 0) {
-                    P_OF(gk_interleave_)((const uint8_t *)src + w0 + p0 * s_k, s_k, P_TURN, STEPS / 4, R, dst + w0 * depth + p0 * R,
-                                         sums ? sums + w0 : NULL, full, P_SIGNED);
-                    continue;
+                char *to = dst + w0 * depth + p0 * R;
+                ptrdiff_t p = 0, done = 0;
+                if (!P_OF_NIBBLES && some == STEPS) {
+                    done = full / 16 * 16;
+                    P_OF(gk_interleave_)((const uint8_t *)src + w0 + p0 * s_k, s_k, P_TURN, STEPS / 4, R, done, to,
+                                         sums ? sums + w0 : NULL, done, P_SIGNED);
+                    if (done == R)
+                        continue;
                 }
                 for (; p < some; p++) {
-                    P_FETCH(src + w0 + (p0 + p) * s_k, 1, full, rows[p]);
-                    if (full < R)
-                        memset(rows[p] + full, 0, (size_t)(R - full));
+                    P_FETCH(src + w0 + done + (p0 + p) * s_k, 1, full - done, rows[p]);
+                    memset(rows[p] + full - done, 0, (size_t)(R - full));
                 }
                 for (; p0 + p < depth && p < STEPS; p++)
                     memset(rows[p], 0, sizeof rows[p]);
-                P_OF(gk_interleave_)(rows[0], GK_MOST_R, 0, p / 4, R, dst + w0 * depth + p0 * R, sums ? sums + w0 : NULL, full, P_SIGNED);
+                P_OF(gk_interleave_)(rows[0], GK_MOST_R, 0, p / 4, R, R - done, to + 4 * done, sums ? sums + w0 + done : NULL,
+                                     full - done, P_SIGNED);
             }
         }
         return;
@@ -82,19 +86,26 @@ static void GK_LINES(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w,
     const ptrdiff_t depth = gk_depth(P_TO, k);
     for (ptrdiff_t w0 = 0; w0 < w; w0 += R, dst += R * depth) {
         const ptrdiff_t full = w - w0 < R ? w - w0 : R;
-        if (s_w == 1 && s_k != 1 && full > 1) {
-            /* Lines adjacent: quads first, which are then spread to their lines. */
+        if (s_w == 1 && s_k != 1 && full >= 8) {
+            /* Lines adjacent: quads first, which are then spread to their lines.  A few lines are as soon gathered. */
             uint8_t rows[STEPS][GK_MOST_R];
             char quads[STEPS / 4 * 4 * GK_MOST_R];
             memset(rows, 0, sizeof rows);
             for (ptrdiff_t p0 = 0; p0 < k; p0 += STEPS) {
                 const ptrdiff_t some = k - p0 < STEPS ? k - p0 : STEPS;
                 ptrdiff_t p = 0;
+                if (!P_OF_NIBBLES && some == STEPS && full % 16 == 0) {
+                    P_OF(gk_interleave_)((const uint8_t *)src + w0 + p0 * s_k, s_k, P_TURN, STEPS / 4, GK_MOST_R, full, quads,
+                                         sums ? sums + w0 : NULL, full, P_SIGNED);
+                    P_OF(gk_spread_)(quads, full, STEPS / 4, dst + p0, depth);
+                    continue;
+                }
                 for (; p < some; p++)
                     P_FETCH(src + w0 + (p0 + p) * s_k, 1, full, rows[p]);
                 for (; p0 + p < depth && p < STEPS; p++)
                     memset(rows[p], 0, sizeof rows[p]);
-                P_OF(gk_interleave_)(rows[0], GK_MOST_R, 0, p / 4, GK_MOST_R, quads, sums ? sums + w0 : NULL, full, P_SIGNED);
+                P_OF(gk_interleave_)(rows[0], GK_MOST_R, 0, p / 4, GK_MOST_R, (full + 15) / 16 * 16, quads, sums ? sums + w0 : NULL, full,
+                                     P_SIGNED);
                 P_OF(gk_spread_)(quads, full, p / 4, dst + p0, depth);
             }
             continue;

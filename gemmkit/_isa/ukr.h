@@ -173,6 +173,9 @@ typedef struct gk_epi_args {
      * or m or n numbers; then y = saturate(round(x * scale * row_scale * col_scale) + zero). */
     const int32_t *row_add, *col_add, *row_mul[2], *col_mul[2];
     const double *row_scale, *col_scale;
+    /* Whether all scales and their products are far from the limits of float32, in which sums below 2^24 are then scaled. */
+    int single;
+    const float *col_single; /* col_scale as float32, if there is one */
     double scale, zero;
     ptrdiff_t m, n;
 } gk_epi_args;

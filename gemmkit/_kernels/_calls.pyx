@@ -88,6 +88,7 @@ cdef int bind(Call *call, const Types *types, cnp.ndarray a, bint trans_a, cnp.n
     job.epilogue.whole_alpha, job.epilogue.whole_beta = 1, 1
     call.at.za = call.at.zb = NULL
     call.at.row_scale = call.at.col_scale = NULL
+    call.at.col_single = NULL
     call.at.terms = NULL
     call.batch.quantized = False
     job.item, job.a_item, job.b_item, job.c_item = gk_item[job.acc], gk_item[job.a_type], gk_item[job.b_type], gk_item[job.c_type]

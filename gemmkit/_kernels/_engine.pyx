@@ -246,6 +246,7 @@ cdef void split_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     at = s.at[0]
     at.a, at.b = s.at.a + p * part.cs_a, s.at.b + p * part.rs_b
     at.row_scale = at.col_scale = NULL
+    at.col_single = NULL
     at.c, at.bias = s.partials + task * partial_bytes(s.job), NULL
     part.k = least(part.k, s.job.k - p)
     run_serial(&part, &at, s.private + thread * private_bytes(&s.part))
@@ -366,6 +367,7 @@ cdef inline void place_of(const Place *base, const Batch *batch, ptrdiff_t index
                 at.row_scale += x * batch.step_row_scale[d]
             if at.col_scale != NULL:
                 at.col_scale += x * batch.step_col_scale[d]
+                at.col_single += x * batch.step_col_scale[d]
         d -= 1
 
 

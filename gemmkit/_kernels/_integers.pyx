@@ -22,6 +22,10 @@ INT4, UINT4 = np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)
 INT8, UINT8 = np.dtype(np.int8), np.dtype(np.uint8)
 BYTES = {INT8: GK_I8, UINT8: GK_U8}
 LIMITS = {INT8: (-128, 127), UINT8: (0, 255), INT4: (-8, 7), UINT4: (0, 15)}
+cdef double TINY = 16 * 16 * 16  # multiply-adds of a product in a stack
+cdef double MOST_WIDENED = 16e6  # elements of both operands: 64 MB as int32
+cdef ptrdiff_t SHALLOW = 8
+
 SCALE_TYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
@@ -237,11 +241,18 @@ cdef double one_number(object x, str name) except? -1.0:
     return x.reshape(-1)[0]
 
 
+cdef inline bint moderate(double size) noexcept:
+    """Whether products of three such scales are far from the limits of float32."""
+    return 2.0 ** -40 < size < 2.0 ** 40
+
+
 cdef int set_scales(Call *call, object a_scale, tuple a_shape, object b_scale, tuple b_shape, object y_scale,
                     list keep) except -1:
     cdef cnp.ndarray values
     cdef int d
     cdef double scale = 1.0, divisor
+    cdef cnp.ndarray narrow
+    cdef bint single = True
     for side, name, given, shape in ((0, "a_scale", a_scale, a_shape), (1, "b_scale", b_scale, b_shape)):
         number = plain_scale(given)
         if number is not None:
@@ -255,15 +266,24 @@ cdef int set_scales(Call *call, object a_scale, tuple a_shape, object b_scale, t
         n = shape[len(shape) - 2] if side == 0 else shape[len(shape) - 1]
         values = np.ascontiguousarray(np.broadcast_to(s, s.shape[:s.ndim - 1] + (n,)))
         keep.append(values)
+        if values.size:
+            sizes = np.abs(values)
+            single = single and moderate(sizes.min()) and moderate(sizes.max())
         if side == 0:
             set_steps(call, values, 0, shape, &call.step_row_scale[0])
             call.at.row_scale = <const double *>cnp.PyArray_BYTES(values)
         else:
             set_steps(call, values, 1, shape, &call.step_col_scale[0])
             call.at.col_scale = <const double *>cnp.PyArray_BYTES(values)
+            with np.errstate(all="ignore"):
+                narrow = values.astype(np.float32)
+            keep.append(narrow)
+            call.at.col_single = <const float *>cnp.PyArray_BYTES(narrow)
     number = plain_scale(y_scale)
     divisor = number if number is not None else one_number(scale_array(y_scale, "y_scale"), "y_scale")
     call.job.q.scale = scale / divisor
+    size = call.job.q.scale if call.job.q.scale >= 0.0 else -call.job.q.scale
+    call.job.q.single = single and moderate(size)
     call.job.q.scaled = call.job.q.on = True
     return 0
 
@@ -294,6 +314,37 @@ cdef void settle_batch(Call *call) noexcept:
             call.step_col_scale[d] = 0
         if call.step_za[d] or call.step_zb[d] or call.step_row_scale[d] or call.step_col_scale[d]:
             call.batch.quantized = True
+
+
+cdef bint better_widened(const Call *call) noexcept:
+    """Whether a product had better go the way of int32 operands: stacks of tiny ones, which packing into quads would slow
+    down, and outer products, which only stores bound.  Operands are small beside the result, or the stack is short."""
+    cdef int d
+    cdef double count = 1, tile = <double>call.job.m * call.job.n * call.job.k
+    for d in range(call.batch_ndim):
+        count *= call.shape[d]
+    if count > 1:
+        return tile <= TINY and count * (call.job.m + call.job.n) * call.job.k <= MOST_WIDENED
+    return call.job.k <= SHALLOW and call.job.m > 8 and call.job.n > 8
+
+
+cdef Operand widened(Operand x, object zero, int side, str name):
+    """The operand less its zero points, as int32."""
+    cdef Operand o = Operand()
+    o.keep = x.array  # what `out` must not overlap
+    values = (x.keep.unpack() if x.keep is not None else x.array).astype(np.int32)
+    if x.added:
+        values -= x.added
+    if zero is not None:
+        z = zero_array(zero, x, name)
+        s = spread(z, side, (<object>x.array).shape, name)
+        if s is None:
+            values -= np.int32(int(z.reshape(-1)[0]))
+        else:
+            s = s.astype(np.int32)
+            values -= s[..., None, :] if side else s[..., None]
+    o.array, o.type, o.dtype = values, GK_I32, x.dtype
+    return o
 
 
 # ---- the functions ----------------------------------------------------------------------------------------------
@@ -337,6 +388,11 @@ def matmul_integer(a, b, a_zero_point=None, b_zero_point=None, *, out=None):
     keep = []
     set_types(&types, x, y, GK_I32)
     bind(&call, &types, x.array, False, y.array, NULL, False)
+    if better_widened(&call):
+        x, y = widened(x, a_zero_point, 0, "a_zero_point"), widened(y, b_zero_point, 1, "b_zero_point")
+        types.a = types.b = types.kernel_a = types.kernel_b = GK_I32
+        bind(&call, &types, x.array, False, y.array, NULL, False)
+        return finish(&call, out, None, 1.0, 0.0, NULL, AUTO, ((<Operand>x).keep, (<Operand>y).keep) if out is not None else ())
     settle_addresses(&call, x, y)
     set_zero(&call, 0, a_zero_point, (<object>x.array).shape, x, "a_zero_point", keep)
     set_zero(&call, 1, b_zero_point, (<object>y.array).shape, y, "b_zero_point", keep)

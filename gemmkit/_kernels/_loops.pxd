@@ -23,6 +23,7 @@ cdef struct Quantized:
     int shift_a, shift_b  # what packing adds to A's and B's bytes
     bint sums_of_a, sums_of_b  # whether they are needed: the other side's zero points, as shifted, are not all zero
     double scale  # of all elements
+    bint single  # scales are far from the limits of float32
     double zero  # the result's zero point
 
 # One product, fully decided.  Immutable once `prepare` has filled it, so any number of threads may run it.
@@ -60,6 +61,7 @@ cdef struct Place:
     const int32_t *zb
     const double *row_scale  # NULL: 1
     const double *col_scale
+    const float *col_single  # col_scale as float32, if job.q.single
     const void *terms  # _terms.Terms, set by the loops
 
 # C = alpha * acc + beta * bias for the m x n elements at (i, j), whose sums lie at `acc`.

@@ -104,7 +104,8 @@ cdef void set_quantized(const Job *job, const Place *at, ptrdiff_t i, ptrdiff_t 
                 e.row_mul[x], e.col_mul[x] = t.row_mul[x] + (i - t.i0), t.col_mul[x] + (j - t.j0)
     e.row_scale = at.row_scale + i if at.row_scale != NULL else NULL
     e.col_scale = at.col_scale + j if at.col_scale != NULL else NULL
-    e.scale, e.zero = job.q.scale, job.q.zero
+    e.col_single = at.col_single + j if at.col_single != NULL else NULL
+    e.single, e.scale, e.zero = job.q.single, job.q.scale, job.q.zero
 
 
 cdef inline void start_sum(const Job *job, const Place *at, ptrdiff_t i, ptrdiff_t j, bint first, gk_ukr_args *g) noexcept nogil:
@@ -431,6 +432,7 @@ cdef void column_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
         at.zb += j * part.q.inc_zb
         if at.col_scale != NULL:
             at.col_scale += j
+            at.col_single += j
     run_tiles(&part, &at, f.a_panel + thread * tiles_bytes(f.job), 1)
 
 

@@ -79,6 +79,8 @@ cdef extern from "ukr.h" nogil:
         const int32_t *col_mul[2]
         const double *row_scale
         const double *col_scale
+        int single
+        const float *col_single
         double scale
         double zero
         ptrdiff_t m

@@ -423,11 +423,13 @@ cdef const int32_t *whole_numbers(cnp.ndarray x, ptrdiff_t n, list keep) except?
 
 def run_epilogue(int index, cnp.ndarray acc, cnp.ndarray c, alpha=1.0, beta=1.0, cnp.ndarray bias=None, *,
                  cnp.ndarray row_add=None, cnp.ndarray col_add=None, products=(), cnp.ndarray row_scale=None,
-                 cnp.ndarray col_scale=None, double scale=1.0, double zero=0.0):
+                 cnp.ndarray col_scale=None, double scale=1.0, double zero=0.0,
+                 bint single=False):
     """Call one epilogue row: c = alpha * acc + beta * bias; bias has c's shape (zero strides repeat).
 
     alpha and beta are whole numbers for integer sums.  From int32q and float32q instead: what to add to rows and columns
-    (int32), up to two pairs (row, column) of int32 vectors whose products are added, scales (float64) and the zero point.
+    (int32), up to two pairs (row, column) of int32 vectors whose products are added, scales (float64; `single` says that they
+    may be taken as float32) and the zero point.
     """
     cdef gk_epi_args e
     cdef const gk_epi *row = &gk_epis[index]
@@ -459,7 +461,10 @@ def run_epilogue(int index, cnp.ndarray acc, cnp.ndarray c, alpha=1.0, beta=1.0,
         e.row_scale = <const double *>cnp.PyArray_BYTES(row_scale)
     if col_scale is not None:
         e.col_scale = <const double *>cnp.PyArray_BYTES(col_scale)
-    e.scale, e.zero = scale, zero
+    e.scale, e.zero, e.single = scale, zero, single
+    if single and col_scale is not None:
+        keep.append(col_scale.astype(np.float32))
+        e.col_single = <const float *>cnp.PyArray_BYTES(<cnp.ndarray>keep[len(keep) - 1])
     with nogil:
         row.fn(&e)
 
