@@ -90,8 +90,17 @@ GK_INLINE void GK_BODY(const int m, const int n, const gk_ukr_args *g)
             r[i][j][0] = s;
         }
 #ifdef V_SUM_FOUR
+        if (m == 4 && n == 1 && !g->add) { /* a column: at its last row, all are ready */
+            V_ELEM column[4];
+            if (i < 3)
+                continue;
+            V_SUM_FOUR(r[0][0][0], r[1][0][0], r[2 % GK_MR][0][0], r[3 % GK_MR][0][0], NULL, (char *)column);
+            for (int x = 0; x < 4; x++)
+                memcpy(g->c + x * g->rs_c, &column[x], sizeof column[x]);
+            continue;
+        }
         if (n == 4) {
-            V_SUM_FOUR(r[i][0][0], r[i][1][0], r[i][2][0], r[i][3][0], g->add ? g->add + i * g->rs_add : NULL,
+            V_SUM_FOUR(r[i][0][0], r[i][1 % GK_NR][0], r[i][2 % GK_NR][0], r[i][3 % GK_NR][0], g->add ? g->add + i * g->rs_add : NULL,
                        g->c + i * g->rs_c);
             continue;
         }

@@ -41,8 +41,11 @@ static void GK_PANELS(const char *src, ptrdiff_t s_w, ptrdiff_t s_k, ptrdiff_t w
                     done = full / 16 * 16;
                     P_OF(gk_interleave_)((const uint8_t *)src + w0 + p0 * s_k, s_k, P_TURN, STEPS / 4, R, done, to,
                                          sums ? sums + w0 : NULL, done, P_SIGNED);
-                    if (done == R)
+                    if (done == full) {
+                        for (ptrdiff_t q = 0; q < STEPS / 4 && done < R; q++)
+                            memset(to + 4 * (q * R + done), 0, (size_t)(4 * (R - done)));
                         continue;
+                    }
                 }
                 for (; p < some; p++) {
                     P_FETCH(src + w0 + done + (p0 + p) * s_k, 1, full - done, rows[p]);

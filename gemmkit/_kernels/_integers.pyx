@@ -470,7 +470,12 @@ def qlinear_matmul(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, 
         x, y = float_operands(x, a_zero_point, y, b_zero_point)
     set_types(&types, x, y, result)
     bind(&call, &types, x.array, False, y.array, NULL, False)
-    if not floats:
+    if not floats and better_widened(&call):
+        x, y = widened(x, a_zero_point, 0, "a_zero_point"), widened(y, b_zero_point, 1, "b_zero_point")
+        set_types(&types, x, y, result)
+        types.acc = GK_I32
+        bind(&call, &types, x.array, False, y.array, NULL, False)
+    elif not floats:
         settle_addresses(&call, x, y)
         set_zero(&call, 0, a_zero_point, a_shape, x, "a_zero_point", keep)
         set_zero(&call, 1, b_zero_point, b_shape, y, "b_zero_point", keep)
