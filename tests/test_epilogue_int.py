@@ -146,13 +146,13 @@ def test_terms_are_added_modulo_2_to_the_32(row, rows, columns, products):
 
 # ---- Requantization
 
-def rounded(row, x, multiplier, zero, exact):
-    """The least and the largest result: the same if products are exact in float64, else ties may go either way.
+def rounded(row, x, multiplier, zero, exact, single):
+    """The least and the largest result: the same if products are exact, else ties may go either way.
 
     longdouble has 11 bits more than the float64 products that are tested.
     """
     product = np.asarray(x).astype(np.longdouble) * multiplier
-    reach = 0 if exact else abs(product) * np.longdouble(2.0 ** -51)
+    reach = 0 if exact else abs(product) * np.longdouble(2.0 ** (-22 if single else -51))
     return [np.clip(np.rint(product + side) + zero, *RANGES[row["out"]]).astype(row["out"]) for side in (-reach, reach)]
 
 
@@ -160,9 +160,10 @@ def check_rounded(row, acc, terms, row_scale=None, col_scale=None, scale=1.0, ze
     multiplier = np.longdouble(scale)
     multiplier = multiplier if row_scale is None else multiplier * row_scale[:, None].astype(np.longdouble)
     multiplier = multiplier if col_scale is None else multiplier * col_scale.astype(np.longdouble)
-    low, high = rounded(row, corrected(acc, terms), multiplier, zero, exact)
-    got = run(row, acc, edge, row_scale=row_scale, col_scale=col_scale, scale=scale, zero=zero, **terms)
-    assert ((low <= got) & (got <= high)).all(), (acc.shape, scale, zero)
+    for single in (False, True):  # also with leave to take float32 where the sum is one
+        low, high = rounded(row, corrected(acc, terms), multiplier, zero, exact, single)
+        got = run(row, acc, edge, row_scale=row_scale, col_scale=col_scale, scale=scale, zero=zero, single=single, **terms)
+        assert ((low <= got) & (got <= high)).all(), (acc.shape, scale, zero, single)
     return got
 
 
@@ -216,6 +217,32 @@ def test_sums_of_31_bits_are_told_from_a_tie(row):
     assert len(np.unique(got)) > 100
     for part in (("row_scale", np.array([2.0 ** -23])), ("col_scale", np.full(x.size, 2.0 ** -23))):
         assert np.array_equal(check_rounded(row, x, NOTHING, **dict([part])), got)
+
+
+@pytest.mark.parametrize("row", REQUANTIZING)
+def test_sums_around_the_end_of_float32(row):
+    """Vectors with one sum at, below and above 2^24, from where not every sum is a float32."""
+    for middle in (2 ** 24, -2 ** 24, 2 ** 25, -2 ** 31, 2 ** 31 - 4):
+        x = np.clip(middle + np.arange(-3, 4, dtype=np.int64), -2 ** 31, 2 ** 31 - 1).astype(np.int32)
+        x = np.concatenate([x, np.arange(-300, 300, 7, dtype=np.int32)])[None]
+        for scale in (2.0 ** -18, 2.0 ** -25, 1.0):
+            for turn in range(0, x.size, 5):
+                check_rounded(row, np.roll(x, turn, 1), NOTHING, scale=scale, zero=3)
+
+
+@pytest.mark.parametrize("row", REQUANTIZING)
+def test_a_result_does_not_depend_on_its_neighbours(row):
+    """Beside sums of 31 bits or alone: the same byte, near ties too, where float32 and float64 may differ."""
+    rng = np.random.default_rng(row["index"])
+    x = rng.integers(2 ** 20, 2 ** 24, (1, 1000)).astype(np.int32)
+    mixed = np.where(np.arange(1000) % 5 == 0, np.int32(2 ** 30), x)
+    beside_a_tie = (rng.integers(0, 100, 1000) + 0.5) * (1 + 2.0 ** -30 * rng.choice([-1, 1], 1000))
+    options = {"col_scale": beside_a_tie / x[0], "zero": 3, "single": True}
+    alone, beside = run(row, x, **options), run(row, mixed, **options)
+    kept = np.arange(1000) % 5 != 0
+    assert np.array_equal(alone[:, kept], beside[:, kept])
+    # There are results here by which float32 and float64 can be told apart.
+    assert not np.array_equal(alone, run(row, x, **{**options, "single": False}))
 
 
 @pytest.mark.parametrize("row", REQUANTIZING)

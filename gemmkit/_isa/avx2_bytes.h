@@ -186,10 +186,11 @@ GK_INLINE gk_u32v32 gk_rounded_single_avx2(gk_u32v32 x, float row, const float *
     return (gk_u32v32)_mm256_cvtps_epi32(_mm256_max_ps(_mm256_min_ps(y, _mm256_set1_ps(most)), _mm256_set1_ps(least)));
 }
 
-GK_INLINE int gk_fits_avx2(gk_u32v32 x)
+/* Ones in lanes of 2^24 at most in magnitude: the lesser of that and the magnitude, unsigned as that of -2^31 is. */
+GK_INLINE gk_u32v32 gk_fits_avx2(gk_u32v32 x)
 {
-    return !_mm256_movemask_epi8(_mm256_cmpgt_epi32(_mm256_abs_epi32((__m256i)x), _mm256_set1_epi32(1 << 24)))
-           && !_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_abs_epi32((__m256i)x))); /* the magnitude of -2^31 is negative */
+    const __m256i size = _mm256_abs_epi32((__m256i)x);
+    return (gk_u32v32)_mm256_cmpeq_epi32(_mm256_min_epu32(size, _mm256_set1_epi32(1 << 24)), size);
 }
 
 #define W_ELEM uint32_t
@@ -211,7 +212,8 @@ GK_INLINE int gk_fits_avx2(gk_u32v32 x)
 #define E_IS(x) ((gk_u32v32)((x) != 0) & 1)
 #define E_ROUNDED(x, row, col, n, least, most) gk_rounded_avx2(x, row, col, n, least, most)
 #define E_ROUNDED_SINGLE(x, row, col, n, least, most) gk_rounded_single_avx2(x, row, col, n, least, most)
-#define E_FITS(x) gk_fits_avx2(x)
+#define E_FITS(x) (_mm256_movemask_epi8((__m256i)gk_fits_avx2(x)) == -1)
+#define E_WHERE_FITS(x, y, z) ((gk_u32v32)_mm256_blendv_epi8((__m256i)(z), (__m256i)(y), (__m256i)gk_fits_avx2(x)))
 #include "tmpl_quantized.inc.h"
 #include "tmpl_undef.inc.h"
 

@@ -85,8 +85,11 @@ GK_INLINE void gk_sum_four_avx512(__m512i a, __m512i b, __m512i c, __m512i d, co
 #define E_IS(x) ((gk_u32v64)_mm512_maskz_set1_epi32(_mm512_test_epi32_mask((__m512i)(x), (__m512i)(x)), 1))
 #define E_ROUNDED(x, row, col, n, least, most) gk_rounded_avx512(x, row, col, n, least, most)
 #define E_ROUNDED_SINGLE(x, row, col, n, least, most) gk_rounded_single_avx512(x, row, col, n, least, most)
-#define E_FITS(x) (!_mm512_cmpgt_epu32_mask(_mm512_abs_epi32((__m512i)(x)), _mm512_set1_epi32(1 << 24)))
+#define E_FITS_MASK(x) _mm512_cmple_epu32_mask(_mm512_abs_epi32((__m512i)(x)), _mm512_set1_epi32(1 << 24))
+#define E_FITS(x) (E_FITS_MASK(x) == 0xffff)
+#define E_WHERE_FITS(x, y, z) ((gk_u32v64)_mm512_mask_mov_epi32((__m512i)(z), E_FITS_MASK(x), (__m512i)(y)))
 #include "tmpl_quantized.inc.h"
+#undef E_FITS_MASK
 #include "tmpl_undef.inc.h"
 
 GK_TARGET_END

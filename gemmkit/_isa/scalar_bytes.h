@@ -163,6 +163,7 @@ GK_INLINE uint32_t gk_rounded_single_scalar(uint32_t x, float row, const float *
 #define E_ROUNDED(x, row, col, n, least, most) gk_rounded_scalar(x, row, col, least, most)
 #define E_ROUNDED_SINGLE(x, row, col, n, least, most) gk_rounded_single_scalar(x, row, col, least, most)
 #define E_FITS(x) ((x) + (1u << 24) <= 2u << 24)
+#define E_WHERE_FITS(x, y, z) (E_FITS(x) ? (y) : (z))
 #include "tmpl_quantized.inc.h"
 #undef W_ELEM
 #include "tmpl_undef.inc.h"

@@ -6,7 +6,8 @@
  *   E_IS(x)                      1 where a lane is not 0, else 0
  *   E_ROUNDED(x, row, col, n, least, most)  lanes as float64, times row and, unless col is NULL, col[0..n), limited, to nearest even
  *   E_ROUNDED_SINGLE(...)        the same with float32 for all of them
- *   E_FITS(x)                    whether every lane is a float32: below 2^24 in magnitude
+ *   E_FITS(x)                    whether every lane is a float32: 2^24 at most in magnitude
+ *   E_WHERE_FITS(x, y, z)        y where a lane is, z elsewhere
  */
 #define E_OF(stem) GK_CAT(stem, GK_CAT(_, E_SET))
 
@@ -51,11 +52,16 @@ GK_INLINE void E_OF(gk_quantized_body)(const gk_epi_args *e, const int kinds, co
             V_TYPE x = partial ? V_LOAD_TAIL(acc + 4 * j, mask) : V_LOAD(acc + 4 * j);
             x = E_OF(gk_corrected)(e, kinds, j, partial, mask, x, row, mul);
             if (requantize) {
-                if (e->single && E_FITS(x))
-                    x = E_ROUNDED_SINGLE(x, (float)scale, e->col_single ? e->col_single + j : NULL, some, (float)least, (float)most);
-                else
-                    x = E_ROUNDED(x, scale, e->col_scale ? e->col_scale + j : NULL, some, least, most);
-                x = V_ADD(x, zeros);
+                /* Lane by lane: a result must not depend on which others its vector holds. */
+                const double *col = e->col_scale ? e->col_scale + j : NULL;
+                V_TYPE y = zeros;
+                if (e->single)
+                    y = E_ROUNDED_SINGLE(x, (float)scale, e->col_single ? e->col_single + j : NULL, some, (float)least, (float)most);
+                if (!e->single)
+                    y = E_ROUNDED(x, scale, col, some, least, most);
+                else if (!E_FITS(x))
+                    y = E_WHERE_FITS(x, y, E_ROUNDED(x, scale, col, some, least, most));
+                x = V_ADD(y, zeros);
                 E_TO_BYTES(c + j, some, x);
             } else if (partial) {
                 V_STORE_TAIL(c + 4 * j, mask, x);
@@ -106,3 +112,4 @@ static void E_OF(gk_epilogue_i32bool)(const gk_epi_args *e) { E_OF(gk_bytes_body
 #undef E_ROUNDED
 #undef E_ROUNDED_SINGLE
 #undef E_FITS
+#undef E_WHERE_FITS

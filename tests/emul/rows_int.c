@@ -195,13 +195,14 @@ int check_integer_epilogue(const gk_epi *epi, int n)
     const int item = gk_item[epi->out], requantized = quantized && item == 1, lda = n + 2, ldc = n + 1;
     int32_t row[3][M], col[3][N];
     double row_scale[M], col_scale[N];
+    float col_single[N];
     uint8_t acc[M * (N + 2) * 8], bias[M * (N + 2) * 8], c[M * (N + 1) * 8], want[sizeof c];
     int wrong = 0;
     for (int turn = 0; turn < 48; turn++) {
         const int kinds = quantized ? turn / 4 % 3 : 0, biased = quantized ? 0 : turn % 4;
         const int ties = noise() % 2, lowest = epi->out == GK_I8 ? -128 : 0;
-        gk_epi_args e = {(const char *)acc, lda * acc_item, (char *)c, ldc * item, NULL, 0, 0, 1, 0, 1, 0,
-                         NULL, NULL, {NULL, NULL}, {NULL, NULL}, NULL, NULL, 1, 0, M, n};
+        gk_epi_args e = {.acc = (const char *)acc, .rs_acc = lda * acc_item, .c = (char *)c, .rs_c = ldc * item, .alpha = 1,
+                         .whole_alpha = 1, .scale = 1, .m = M, .n = n};
         fill(acc, sizeof acc);
         fill(bias, sizeof bias);
         fill(c, sizeof c);
@@ -237,6 +238,10 @@ int check_integer_epilogue(const gk_epi *epi, int n)
             e.zero = (int)(noise() % 256) + lowest;
             e.row_scale = turn / 12 & 1 ? row_scale : NULL;
             e.col_scale = turn / 12 & 2 ? col_scale : NULL;
+            e.single = ties && noise() % 2; /* float32 is exact too for these scales */
+            e.col_single = e.col_scale ? col_single : NULL;
+            for (int j = 0; j < n; j++)
+                col_single[j] = (float)col_scale[j];
         }
         for (int i = 0; i < M; i++) {
             for (int j = 0; j < n; j++) {
