@@ -6,6 +6,23 @@
 GK_TARGET_BEGIN(GK_T_AVX512)
 
 GK_SUM_OF(uint16_t, gk_u16v64, gk_sum_u16_avx512)
+
+/* The compiler's reductions end in additions of signed numbers, which may overflow. */
+GK_INLINE uint32_t gk_sum_u32_avx512(gk_u32v64 v)
+{
+    const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256((__m512i)v), _mm512_extracti64x4_epi64((__m512i)v, 1));
+    __m128i x = _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    x = _mm_add_epi32(x, _mm_unpackhi_epi64(x, x));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 1)));
+}
+
+GK_INLINE uint64_t gk_sum_u64_avx512(gk_u64v64 v)
+{
+    const __m256i half = _mm256_add_epi64(_mm512_castsi512_si256((__m512i)v), _mm512_extracti64x4_epi64((__m512i)v, 1));
+    const __m128i x = _mm_add_epi64(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    return (uint64_t)_mm_cvtsi128_si64(_mm_add_epi64(x, _mm_unpackhi_epi64(x, x)));
+}
+
 #define W_SET avx512
 #define W_MR 8
 #define W_DOT_MR 4
@@ -42,7 +59,7 @@ GK_SUM_OF(uint16_t, gk_u16v64, gk_sum_u16_avx512)
 #define V_TAIL_MASK(n) ((__mmask16)(0xffffu >> (16 - (n))))
 #define V_LOAD_TAIL(p, mask) ((gk_u32v64)_mm512_maskz_loadu_epi32(mask, p))
 #define V_STORE_TAIL(p, mask, v) _mm512_mask_storeu_epi32(p, mask, (__m512i)(v))
-#define V_SUM(v) ((uint32_t)_mm512_reduce_add_epi32((__m512i)(v)))
+#define V_SUM(v) gk_sum_u32_avx512(v)
 #undef W_NV
 #define W_NV 3
 #define W_TYPE i32
@@ -60,7 +77,7 @@ GK_SUM_OF(uint16_t, gk_u16v64, gk_sum_u16_avx512)
 #define V_TAIL_MASK(n) ((__mmask8)(0xffu >> (8 - (n))))
 #define V_LOAD_TAIL(p, mask) ((gk_u64v64)_mm512_maskz_loadu_epi64(mask, p))
 #define V_STORE_TAIL(p, mask, v) _mm512_mask_storeu_epi64(p, mask, (__m512i)(v))
-#define V_SUM(v) ((uint64_t)_mm512_reduce_add_epi64((__m512i)(v)))
+#define V_SUM(v) gk_sum_u64_avx512(v)
 #define W_TYPE i64
 #define W_TILE 8x24
 #define W_STREAM_TILE 4x8

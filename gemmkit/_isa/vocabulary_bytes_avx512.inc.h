@@ -4,7 +4,7 @@
 #define V_TAIL_MASK(n) ((__mmask16)(0xffffu >> (16 - (n))))
 #define V_LOAD_TAIL(p, mask) ((gk_u32v64)_mm512_maskz_loadu_epi32(mask, p))
 #define V_STORE_TAIL(p, mask, v) _mm512_mask_storeu_epi32(p, mask, (__m512i)(v))
-#define V_SUM(v) ((uint32_t)_mm512_reduce_add_epi32((__m512i)(v)))
+#define V_SUM(v) gk_sum_u32_avx512(v)
 #define V_SUM_FOUR(a, b, c, d, add, to) gk_sum_four_avx512((__m512i)(a), (__m512i)(b), (__m512i)(c), (__m512i)(d), add, to)
 #define Q_LOAD(p) V_LOAD(p)
 #define Q_LOAD_TAIL(p, n) ((gk_u32v64)_mm512_maskz_loadu_epi8(~0ull >> (64 - (n)), p))

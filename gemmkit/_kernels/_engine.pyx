@@ -12,7 +12,7 @@ from gemmkit._kernels._registry cimport (GK_BOOL, GK_DOT, GK_F32, GK_F32Q, GK_I3
                                          select_epilogue, select_exact, select_pack, select_row)
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
 from gemmkit._kernels._schedule cimport (AUTO, DIRECT, GENERAL, INNER_DOT, INNER_GEMM, INNER_STREAM, SPLIT_K, Choice,
-                                         Problem, choose, refusal, rows_at_once)
+                                         Problem, choose, refusal, rows_at_once, rows_of_sums)
 from gemmkit._kernels._loops cimport (Epilogue, Job, Place, aligned, column_bytes, finish_tile, loops_bytes, prepacked_sums,
                                       run_dot, run_stream, run_tiles)
 from gemmkit._kernels._quads cimport quads_bytes, run_quad_dot, run_quad_stream
@@ -176,7 +176,13 @@ cdef void adopt(Job *job, const Job *planned, int forced) noexcept nogil:
     job.how, job.gemm, job.exact, job.inner = planned.how, planned.gemm, planned.exact, planned.inner
     job.panel, job.panel_b, job.panel_item = planned.panel, planned.panel_b, planned.panel_item
     job.pack_a, job.pack_b, job.finish = planned.pack_a, planned.pack_b, planned.finish
+    if job.b_prepacked and job.m != planned.m:
+        # A stack of A's that has become one product of all their rows: blocks of rows are cut anew.
+        job.how.mb = job.m
+        if job.c_type != job.acc and job.how.kc < job.k:
+            job.how.mb = rows_of_sums(job.m, job.how.nc, job.item, job.gemm.mr, job.gemm.nr)
     if job.quads:
+        job.pack_a = select_pack(job.a_type, job.panel)  # packed nibbles where the plan was made for bytes
         settle_sums(job)
         if job.how.inner == INNER_GEMM:
             job.how.pack_a = must_pack_a(job, job.gemm)
@@ -303,12 +309,15 @@ cdef void run_empty_sum(const Job *job, const Place *at) noexcept nogil:
     cdef double zeros[512]
     cdef ptrdiff_t j = 0
     cdef Job scaled = job[0]
+    cdef Place unscaled = at[0]
     memset(zeros, 0, sizeof(zeros))
     scaled.epilogue.alpha = 1.0  # it scales no sum, so it can't make NaN of one
     scaled.q.sums_of_a = scaled.q.sums_of_b = False
+    scaled.q.scale = 1.0
+    unscaled.row_scale = unscaled.col_scale = NULL
     scaled.bias_starts = False  # no kernel has
     while j < job.n:
-        finish_tile(&scaled, at, <const char *>zeros, 0, 0, j, job.m, least(512, job.n - j))
+        finish_tile(&scaled, &unscaled, <const char *>zeros, 0, 0, j, job.m, least(512, job.n - j))
         j += 512
 
 

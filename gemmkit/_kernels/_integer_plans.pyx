@@ -1,6 +1,8 @@
 """Plans for products of quantized operands: B packed once, with the sums of its columns."""
 cimport numpy as cnp
 
+import math
+
 import numpy as np
 
 from gemmkit._kernels._calls cimport Call, bind, finish
@@ -53,7 +55,9 @@ cdef class IntegerPlan(Plan):
         self.b_zero, self.b_scale = frozen(b_zero), frozen(b_scale)
         if b is not None:
             self.b_type, self.b_added = y.type, y.added
-            call.job.nibble_panels = (y.dtype.name in ("int4", "uint4") and call.job.m <= NIBBLE_ROWS)
+            # One matrix B serves the rows of all A's of a stack.
+            rows = call.job.m if len(self.b_shape) > 2 else math.prod(self.a_shape[:len(self.a_shape) - 1])
+            call.job.nibble_panels = y.dtype.name in ("int4", "uint4") and rows <= NIBBLE_ROWS
         return self.decide(&call, y.array if b is not None else None, algorithm)
 
     cdef Operand checked_operand(self, object x, str name, tuple shape, object dtype):

@@ -169,6 +169,13 @@ cdef object single(object x):
     return None
 
 
+cdef object parameter(object x, str name):
+    try:
+        return np.asarray(x)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
 cdef object zero_array(object zero, Operand x, str name):
     """A zero point as an array of the operand's dtype."""
     if isinstance(zero, int) and not isinstance(zero, bool) and x.dtype in LIMITS:
@@ -176,7 +183,7 @@ cdef object zero_array(object zero, Operand x, str name):
         if not low <= zero <= high:
             raise ValueError(f"{name}: expected {low} to {high}, as {x.dtype} has, got {zero}")
         return np.asarray(zero, np.int32)
-    z = np.asarray(zero)
+    z = parameter(zero, name)
     if z.dtype != x.dtype:
         raise TypeError(f"{name}: expected the operand's dtype {x.dtype}, got {z.dtype}")
     return z
@@ -221,15 +228,13 @@ cdef int set_zero(Call *call, int side, object zero, tuple shape, Operand x, str
 cdef object plain_scale(object scale):
     """A scale that is one number, as a float; None for anything else."""
     if type(scale) is float:
-        return float(np.float32(scale))
+        return <double><float><double>scale
     number = single(scale)
     return float(number) if number is not None and (<object>number).dtype in SCALE_TYPES else None
 
 
 cdef object scale_array(object scale, str name):
-    if isinstance(scale, float) and not isinstance(scale, np.generic):
-        return np.asarray(np.float32(scale), np.float64)
-    s = np.asarray(scale)
+    s = parameter(scale, name)
     if s.dtype.newbyteorder("=") not in SCALE_TYPES:
         raise TypeError(f"{name}: expected float32, float16, bfloat16 or a Python float, got dtype {s.dtype}")
     return s.astype(np.float64)
@@ -318,14 +323,14 @@ cdef void settle_batch(Call *call) noexcept:
 
 cdef bint better_widened(const Call *call) noexcept:
     """Whether a product had better go the way of int32 operands: stacks of tiny ones, which packing into quads would slow
-    down, and outer products, which only stores bound.  Operands are small beside the result, or the stack is short."""
+    down, and outer products, which only stores bound.  Operands are small beside the result, or the stack is."""
     cdef int d
     cdef double count = 1, tile = <double>call.job.m * call.job.n * call.job.k
     for d in range(call.batch_ndim):
         count *= call.shape[d]
     if count > 1:
         return tile <= TINY and count * (call.job.m + call.job.n) * call.job.k <= MOST_WIDENED
-    return call.job.k <= SHALLOW and call.job.m > 8 and call.job.n > 8
+    return call.job.k <= SHALLOW and call.job.m >= 4 * SHALLOW and call.job.n >= 4 * SHALLOW
 
 
 cdef Operand widened(Operand x, object zero, int side, str name):

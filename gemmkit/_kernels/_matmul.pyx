@@ -6,9 +6,9 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from gemmkit._kernels._calls cimport Call, bind, finish, real, result_for, whole_number
-from gemmkit._kernels._registry cimport GK_BOOL, GK_F64, GK_I32, GK_I64, GK_U32, GK_U64
+from gemmkit._kernels._registry cimport GK_F64, GK_I32, GK_I64, GK_U32, GK_U64
 from gemmkit._kernels._schedule cimport AUTO
-from gemmkit._kernels._types cimport Types, dtype_of, is_integer, is_number, operand, plain_type, settle, type_of
+from gemmkit._kernels._types cimport Types, clean_bools, dtype_of, is_integer, is_number, operand, plain_type, settle, type_of
 
 cnp.import_array()
 
@@ -29,9 +29,7 @@ cdef cnp.ndarray readable(cnp.ndarray x, str name, int type):
     """x, converted or copied if kernels can't read it as `type` where it lies."""
     if plain_type(x) != type:
         x = operand(x, name, type)
-    if type == GK_BOOL and cnp.PyArray_SIZE(x) and x.view(np.uint8).max() > 1:
-        return x.view(np.uint8) != 0  # bytes from elsewhere: any but 0 is true
-    return x
+    return clean_bools(x, type)
 
 
 def matmul(a, b, out=None, *, out_dtype=None):
@@ -143,7 +141,7 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, bint trans_a=False, bint trans_b=
     cdef Call call
     cdef Types types
     cdef int bias_type = -1
-    cdef double al = real(alpha, "alpha"), be = real(beta, "beta")
+    cdef double al, be
     cdef bint whole_alpha, whole_beta, fractional = False
     cdef int64_t wa = 0, wb = 0
     cdef cnp.ndarray x = as_array(a, "a", &types.a), y = as_array(b, "b", &types.b), bias = None
@@ -155,6 +153,12 @@ def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, bint trans_a=False, bint trans_b=
     if is_integer(types.c):
         wa, wb = whole_number(alpha, "alpha", &whole_alpha), whole_number(beta, "beta", &whole_beta)
         fractional = not whole_alpha or not (whole_beta or c is None)
+    if is_integer(types.c) and not fractional:
+        # Any but 1 and 0 will do: what counts are the whole numbers, which may be beyond a float.
+        al, be = 1.0 if wa == 1 else 2.0, 0.0 if beta == 0 else 1.0 if wb == 1 else 2.0
+    else:
+        al, be = real(alpha, "alpha"), real(beta, "beta")
+    if is_integer(types.c):
         bias_type = types.c if c is not None else -1
         if weak:
             if isinstance(c, float) and not c.is_integer():

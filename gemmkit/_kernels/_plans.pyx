@@ -15,7 +15,7 @@ from gemmkit._kernels._loops cimport Job, Place
 from gemmkit._kernels._parallel cimport threads_for
 from gemmkit._kernels._registry cimport GK_F64, GK_I4, GK_I32, GK_I64, GK_U4, GK_U32, GK_U64, panel_type
 from gemmkit._kernels._schedule cimport AUTO, STREAM_STEP, Problem, refusal
-from gemmkit._kernels._types cimport Types, dtype_of, is_integer, is_number, operand, plain_type, settle, type_of
+from gemmkit._kernels._types cimport Types, clean_bools, dtype_of, is_integer, is_number, operand, plain_type, settle, type_of
 from libc.stdlib cimport free, malloc
 
 from gemmkit._kernels import _registry, _schedule
@@ -56,14 +56,14 @@ cdef Types types_of(object dtype, object b_dtype, object out_dtype) except *:
 cdef cnp.ndarray checked(object x, str name, tuple shape, int given, int type):
     """x, of a plan's `given` dtype and shape, as an array that kernels can read as `type`."""
     if plain_type(x) == type == given and has_shape(<cnp.ndarray>x, shape):
-        return x
+        return clean_bools(x, type)
     x = np.asarray(x)
     if x.dtype.newbyteorder("=") != dtype_of(given):
         hint = " (b_dtype= lets it differ)" if name == "b" else ""
         raise TypeError(f"{name}: expected dtype {dtype_of(given)}, got {x.dtype}{hint}")
     if x.shape != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {x.shape}")
-    return operand(x, name, type)
+    return clean_bools(operand(x, name, type), type)
 
 
 cdef bint better_unpacked(const Job *job) noexcept nogil:
@@ -113,10 +113,14 @@ cdef class Plan:
         if not isinstance(self, MatMulPlan) and is_integer(self.a_given) != is_integer(self.b_given):
             raise TypeError(f"b_dtype: expected {'an integer' if is_integer(self.a_given) else 'a float'} type beside "
                             f"{dtype_of(self.a_given)}, as ONNX Gemm has them, got {dtype_of(self.b_given)}")
-        self.alpha, self.beta = real(alpha, "alpha"), real(beta, "beta")
         self.whole_alpha = self.whole_beta = 1
         if is_integer(self.types.c):
             self.settle_whole(alpha, beta)
+            # As in gemm: only whether they are 1 or 0 counts.
+            self.alpha = 1.0 if self.whole_alpha == 1 else 2.0
+            self.beta = 0.0 if beta == 0 else 1.0 if self.whole_beta == 1 else 2.0
+        else:
+            self.alpha, self.beta = real(alpha, "alpha"), real(beta, "beta")
         self.trans_a, self.trans_b = trans_a, trans_b
         self.a_shape, self.b_shape = a_shape, b_shape
         a_like, b_like = contiguous_shape(a_shape, dtype_of(self.types.a)), contiguous_shape(b_shape, dtype_of(self.types.b))

@@ -52,6 +52,8 @@ cdef struct Choice:
     ptrdiff_t splits, chunk  # of K; 1 and K when it is not split
 
 cdef ptrdiff_t rows_at_once(ptrdiff_t m, ptrdiff_t line, int mr, bint packed) noexcept nogil
+# Rows of C whose partial sums are held at once.
+cdef ptrdiff_t rows_of_sums(ptrdiff_t m, ptrdiff_t nc, ptrdiff_t item, int mr, int nr) noexcept nogil
 cdef void choose(const Problem *p, int forced, Choice *c) noexcept nogil
 # NULL when the operands' layout lets `algorithm` be forced, else why not.
 cdef const char *refusal(const Problem *p, int algorithm) noexcept nogil

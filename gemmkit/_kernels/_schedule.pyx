@@ -71,6 +71,12 @@ cdef ptrdiff_t rows_at_once(ptrdiff_t m, ptrdiff_t line, int mr, bint packed) no
     return round_up(m if m > 0 else 1, mr)
 
 
+cdef ptrdiff_t rows_of_sums(ptrdiff_t m, ptrdiff_t nc, ptrdiff_t item, int mr, int nr) noexcept nogil:
+    """MB: all rows, or equal parts whose sums take SUMS_MOST bytes each."""
+    cdef ptrdiff_t bytes = m * round_up(nc, nr) * item
+    return m if bytes <= SUMS_MOST else round_up(ceil_div(m, ceil_div(bytes, SUMS_MOST)), mr)
+
+
 cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
     """MC, NC, KC for the tile algorithms, from the sizes of the caches.
 
@@ -108,9 +114,8 @@ cdef void choose_blocking(const Problem *p, Choice *c) noexcept nogil:
     if c.nc > NARROW_COLUMNS and (c.a_lines or (p.narrow_c and c.kc < p.k)):
         c.nc = ceil_div(p.n, ceil_div(p.n, NARROW_COLUMNS))
     if p.narrow_c and c.kc < p.k:
-        if p.m * round_up(c.nc, p.nr) * p.item > SUMS_MOST:
-            c.mb = ceil_div(p.m, ceil_div(p.m * round_up(c.nc, p.nr) * p.item, SUMS_MOST))
-            c.mb = round_up(c.mb, p.mr)
+        c.mb = rows_of_sums(p.m, c.nc, p.item, p.mr, p.nr)
+        if c.mb < p.m:
             c.mc = rows_at_once(c.mb, line, p.mr, c.pack_a)
     c.nc = round_up(c.nc, p.nr)
     c.nb = c.nc

@@ -16,6 +16,8 @@ cdef int kernel_type(int type) noexcept
 cdef int type_of(object dtype, str name) except -1
 cdef bint is_integer(int type) noexcept
 cdef int settle(Types *types, object out_dtype, object out, int bias) except -1
+# bools as kernels want them, 0 and 1; anything else as it is.
+cdef cnp.ndarray clean_bools(cnp.ndarray x, int type)
 cdef cnp.ndarray operand(object x, str name, int type)
 # Whether x is a Python number, which takes the type of what it meets; numpy's scalars have types of their own.
 cdef bint is_number(object x)

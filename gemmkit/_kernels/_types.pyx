@@ -151,6 +151,13 @@ cdef int settle(Types *types, object out_dtype, object out, int bias) except -1:
     return 0
 
 
+cdef cnp.ndarray clean_bools(cnp.ndarray x, int type):
+    """Bytes from elsewhere may be any; all but 0 are true."""
+    if type == GK_BOOL and cnp.PyArray_SIZE(x) and x.view(np.uint8).max() > 1:
+        return x.view(np.uint8) != 0
+    return x
+
+
 cdef cnp.ndarray operand(object x, str name, int type):
     """x as an aligned native array of `type`, copied only if it isn't one."""
     cdef cnp.ndarray a
