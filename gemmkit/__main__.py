@@ -33,6 +33,7 @@ WIDE = ("float32", "float64")
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "int32", "int64")
 ALL = WIDE + NARROW + ("float8_e4m3fnuz", "float8_e5m2fnuz")
+GEMM_TYPES = ("int32", "uint32", "int64", "uint64")  # the integers of Gemm
 WHOLE = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 ROUNDS = 7
 BURST_SECONDS = 0.02
@@ -174,7 +175,7 @@ def explain(args: argparse.Namespace) -> int:
     stack = () if args.batch is None else (args.batch,)
     b = np.zeros((*stack, *((n, k) if args.trans_b else (k, n))), b_dtype) if args.constant_b else None
     plan: gemmkit.GemmPlan | gemmkit.StridedBatchedGemm | gemmkit.MatMulPlan | gemmkit.MatMulIntegerPlan
-    if args.dtype in WHOLE or b_dtype in ("int4", "uint4"):
+    if (args.dtype in WHOLE and args.dtype not in GEMM_TYPES) or "int4" in args.dtype + b_dtype:
         plan = explained_integers(args, b_dtype, b, stack)
     elif args.batch is None:
         plan = gemmkit.GemmPlan(m, n, k, args.dtype, b=b, **layout, **types)
@@ -214,10 +215,10 @@ def explained_integers(
 ) -> gemmkit.MatMulPlan | gemmkit.MatMulIntegerPlan:
     """The plan of `matmul`, or of `matmul_integer` where the result is to be int32 or the types are its own."""
     if args.trans_a or args.trans_b:
-        raise ValueError("integers are explained without --trans-a and --trans-b")
+        raise ValueError("bytes and 16 bits are explained without --trans-a and --trans-b")
     shapes = (*stack, args.M, args.K), (*stack, args.K, args.N)
     small = ("int8", "uint8", "int4", "uint4")
-    if args.dtype in small and b_dtype in small and (args.out_dtype == "int32" or "int4" in b_dtype or b_dtype != args.dtype):
+    if args.dtype in small and b_dtype in small and (args.out_dtype == "int32" or "int4" in args.dtype + b_dtype):
         return gemmkit.MatMulIntegerPlan(*shapes, args.dtype, b_dtype, b=b)
     return gemmkit.MatMulPlan(*shapes, args.dtype, b=b, b_dtype=b_dtype, out_dtype=args.out_dtype)
 
@@ -238,9 +239,9 @@ def main(argv: list[str] | None = None) -> int:
     one = commands.add_parser("explain", help="print the plan for a shape, and the reasons for it")
     for size in "MNK":
         one.add_argument(size, type=int)
-    one.add_argument("--dtype", choices=ALL + WHOLE, default="float32", help="of A, and of B and the result by default")
+    one.add_argument("--dtype", choices=ALL + WHOLE + ("int4", "uint4"), default="float32", help="of A, and of B and the result by default")
     one.add_argument("--b-dtype", choices=ALL + WHOLE + ("int4", "uint4"), help="of B")
-    one.add_argument("--out-dtype", choices=ALL + WHOLE, help="of the result; int32 for bytes means matmul_integer")
+    one.add_argument("--out-dtype", choices=ALL + WHOLE, help="of the result; int32 for bytes, and any 4-bit type, mean matmul_integer")
     one.add_argument("--trans-a", action="store_true", help="A is stored as (K, M)")
     one.add_argument("--trans-b", action="store_true", help="B is stored as (N, K)")
     one.add_argument("--constant-b", action="store_true", help="the plan owns B, packed once")

@@ -102,6 +102,8 @@ cdef class IntegerPlan(Plan):
             set_zero(&call, 1, b_zero, self.b_shape, y, "b_zero_point", keep)
         if scaled:
             set_scales(&call, a_scale, self.a_shape, b_scale, self.b_shape, y_scale, keep)
+            if isinstance(y_zero, int) and not isinstance(y_zero, bool):
+                y_zero = whole_zero(y_zero, dtype_of(types.c))
             set_result_zero(&call, y_zero, types.c)
         settle_batch(&call)
         inputs = (x.array, y.array) if out is not None and not self.owns_b else (x.array,) if out is not None else ()
@@ -130,6 +132,14 @@ cdef int check_no_zero(object zero, Operand x, str name) except -1:
     return 0
 
 
+cdef object whole_zero(object zero, object dtype):
+    """A Python integer as the zero point of a result, whose dtype a plan knows."""
+    low, high = (-128, 127) if dtype == np.int8 else (0, 255) if dtype == np.uint8 else (0, 0)
+    if not low <= zero <= high:
+        raise ValueError(f"y_zero_point: expected {low} to {high} for {dtype}, got {zero}")
+    return np.asarray(zero).astype(dtype)
+
+
 cdef object frozen(object x):
     """A copy that the caller can't change."""
     return x if x is None or isinstance(x, (int, float)) else np.array(x)
@@ -152,7 +162,12 @@ cdef class MatMulIntegerPlan(IntegerPlan):
     b_zero_point : array_like, optional
         Of that b, as for `gemmkit.matmul_integer`.
     algorithm : str
-        Force one of general, skinny_m, skinny_n, split_k; "auto" chooses.
+        Force one of general, skinny_m, skinny_n, split_k; "auto" chooses.  A constant b is packed for general, the only one then.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `gemmkit.matmul_integer`, for what is known when the plan is made; an algorithm that can't run.
     """
 
     def __cinit__(self, a_shape, b_shape, a_dtype, b_dtype, *, b=None, b_zero_point=None, str algorithm="auto"):
@@ -198,7 +213,8 @@ cdef class QLinearMatMulPlan(IntegerPlan):
                      algorithm)
 
     def __call__(self, a, a_scale, a_zero_point, y_scale, y_zero_point, b=None, b_scale=None, b_zero_point=None, out=None):
-        """Return the requantized product; arguments as for `gemmkit.qlinear_matmul`, of the plan's own shapes and types."""
+        """Return the requantized product; arguments as for `gemmkit.qlinear_matmul`, of the plan's own shapes and types, those of
+        b last, as a plan with a constant b takes none."""
         needed = [(a_scale, "a_scale"), (a_zero_point, "a_zero_point"), (y_scale, "y_scale"), (y_zero_point, "y_zero_point")]
         if not self.owns_b and b is not None:
             needed += [(b_scale, "b_scale"), (b_zero_point, "b_zero_point")]

@@ -178,6 +178,8 @@ cdef object parameter(object x, str name):
 
 cdef object zero_array(object zero, Operand x, str name):
     """A zero point as an array of the operand's dtype."""
+    if isinstance(zero, int) and not isinstance(zero, bool) and zero == 0:
+        return np.zeros((), x.dtype)
     if isinstance(zero, int) and not isinstance(zero, bool) and x.dtype in LIMITS:
         low, high = LIMITS[x.dtype]
         if not low <= zero <= high:
@@ -457,8 +459,9 @@ def qlinear_matmul(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, 
 
     Notes
     -----
-    The 32-bit sum wraps; it is multiplied in float64, so that powers of two as scales give exact results.  K = 0 gives
-    `y_zero_point`.  float8: sums in float32, scaled in float64, saturated to the largest finite value, NaN stays NaN; an
+    The 32-bit sum wraps.  It is scaled in float32 if at most 2^24, in float64 if larger: powers of two as scales give the
+    exact result, others a neighbour at most within ``4 * 2^-24`` of its size of a tie.  A `y_scale` of zero, below zero or NaN
+    is not refused: division gives what it gives, saturated.  K = 0 gives `y_zero_point`.  float8: sums in float32, scaled in float64, saturated to the largest finite value, NaN stays NaN; an
     operand with nonzero zero points is converted to float32 first.
     """
     cdef Call call

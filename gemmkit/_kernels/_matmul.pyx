@@ -87,7 +87,8 @@ cdef int check_gemm_types(int a, int b, int c) except -1:
     given = [(type, name) for type, name in ((a, "a"), (b, "b"), (c, "c")) if type >= 0]
     whole = [is_integer(type) for type, _ in given]
     for type, name in given:
-        if is_integer(type) and (type not in (GK_I32, GK_I64, GK_U32, GK_U64) or not all(whole)):
+        # Of a mixture, the operand that is unlike a is named.
+        if (is_integer(type) and type not in (GK_I32, GK_I64, GK_U32, GK_U64)) or is_integer(type) != whole[0]:
             raise TypeError(f"{name}: expected floats, or int32, int64, uint32 or uint64 for all operands, as ONNX Gemm has them; "
                             f"got {', '.join(f'{n} {dtype_of(t)}' for t, n in given)}")
     return 0

@@ -341,7 +341,7 @@ cdef class Plan:
     cdef str described(self, str what):
         owned = f", B packed in {self.packed_bytes:,} bytes" if self.owns_b else ""
         types = str(self.dtype) if self.dtype == self.b_dtype else f"{self.dtype} x {self.b_dtype}"
-        if self.out_dtype != self.dtype:
+        if self.out_dtype != self.dtype or self.job.q.on:
             types += f" -> {self.out_dtype}"
         return (f"<{type(self).__name__} {what} {types}: {self.algorithm}, {self.kernel}, "
                 f"MC {self.mc} NC {self.nc} KC {self.kc} NB {self.nb}, threads {self.num_threads}, "
@@ -369,11 +369,13 @@ cdef class GemmPlan(Plan):
     m, n, k : int
         A is (m, k), B is (k, n).
     dtype : dtype
-        Of A, and of B and the result as `gemmkit.matmul` does it unless said otherwise.  c has no say in that: it may have
+        A float type, or int32, int64, uint32, uint64.  Of A, and of B and the result as `gemmkit.matmul` does it unless said
+        otherwise.  c has no say in that: it may have
         any type but float64, which only a plan of float64 takes.
     trans_a, trans_b : bool
         The plan is called with A as (k, m), B as (n, k).
     alpha, beta : float
+        Whole numbers for integers.
     b : array_like, optional
         Packed now and owned by the plan, whatever happens to the array later.  Its dtype must be `b_dtype`.  Panels are
         float32 for a narrow type, or bfloat16 where its dot instructions are in use, so they can be larger than b
@@ -413,7 +415,7 @@ cdef class MatMulPlan(Plan):
     a_shape, b_shape : tuple of int
         As for `gemmkit.matmul`, batch axes and rank 1 included.
     dtype : dtype
-        Of A, and of B and the result as `gemmkit.matmul` does it unless said otherwise.
+        A float or integer type or bool.  Of A, and of B and the result as `gemmkit.matmul` does it unless said otherwise.
     b : array_like, optional
         Packed now and owned by the plan, batch axes included.
     algorithm : str
