@@ -108,3 +108,20 @@ def test_ragged_parameters_are_named():
         gemmkit.matmul_integer(a, b, [[1], [2, 3]])
     with pytest.raises(ValueError, match="^b_scale"):
         gemmkit.qlinear_matmul(a, 1.0, 0, b, [[1.0], [2.0, 3.0]], 0, 1.0, np.uint8(7))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_many_columns(count, isa):
+    """More columns than one panel of B has, and than one thread takes: A is packed again for each panel, column by column
+    numbers move along."""
+    rng = np.random.default_rng(3)
+    m, n, k = 40, 2500, 132
+    a, b = rng.integers(0, 256, (m, k)).astype(np.uint8), rng.integers(-128, 128, (k, n)).astype(np.int8)
+    rows, columns = rng.integers(0, 256, m).astype(np.uint8), rng.integers(-128, 128, n).astype(np.int8)
+    scales = 2.0 ** rng.integers(-3, 3, n).astype(F32)
+    with gemmkit.threads(count):
+        for za, zb in itertools.product((np.uint8(0), np.uint8(5), rows), (np.int8(0), np.int8(-3), columns)):
+            want = int64_product(a, b, za.astype(int)[..., None] if za.ndim else int(za), zb.astype(int))
+            assert (gemmkit.matmul_integer(a, b, za, zb) == want).all()
+            got = gemmkit.qlinear_matmul(a, F32(1), za, b, scales, zb, F32(2048), np.uint8(100))
+            assert (got == np.clip(np.rint(want * scales / 2048) + 100, 0, 255)).all()
