@@ -214,9 +214,12 @@ def test_the_spin_policy_leaves_the_environment_as_it_was(monkeypatch):
 
 
 def test_the_instruction_set_may_be_forced_in_the_environment():
-    for name in gemmkit.config()["isa"]["detected"]:
+    detected = gemmkit.config()["isa"]["detected"]
+    for name in detected:
+        # float32 takes the strongest set of its own among these.
+        wide = [below for below in detected[:detected.index(name) + 1] if below in support.wide_isas()][-1]
         text = run("print(gemmkit.config()['isa']['in use'], gemmkit.GemmPlan(40, 40, 40, 'f4').isa)", GEMMKIT_ISA=name)
-        assert text == f"{name} {name if name in support.wide_isas() else support.wide_isas()[-1]}"
+        assert text == f"{name} {wide}"
     assert "unknown instruction set 'mmx'" in run("pass", before="""
         try:
             import gemmkit
