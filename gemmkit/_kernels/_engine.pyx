@@ -7,8 +7,9 @@ from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from gemmkit._kernels._numbers cimport ceil_div, least, round_up
-from gemmkit._kernels._registry cimport (GK_BOOL, GK_DOT, GK_F32, GK_F32Q, GK_I32, GK_I32Q, GK_I4, GK_I8, GK_NIBBLES, GK_QUADS_I8, GK_QUADS_U8, GK_U4, GK_U8, GK_FLUSHES_DENORMALS, GK_GEMM, GK_SERVES_MANY, GK_STREAM, GK_WANTS_LINES, current_cpu, gk_cpu,
-                                         gk_epi_args, gk_epi_fn, gk_item, gk_panel_bytes, gk_shift, gk_ukr, gk_ukr_args, is_quads, panel_type,
+from gemmkit._kernels._registry cimport (GK_DOT, GK_F32Q, GK_FLUSHES_DENORMALS, GK_GEMM, GK_I4, GK_I8, GK_I32, GK_I32Q, GK_NIBBLES, GK_QUADS_I8,
+                                         GK_QUADS_U8, GK_SERVES_MANY, GK_STREAM, GK_U4, GK_U8, GK_WANTS_LINES, current_cpu, gk_cpu,
+                                         gk_epi_args, gk_epi_fn, gk_item, gk_panel_bytes, gk_shift, gk_ukr, gk_ukr_args, panel_type,
                                          select_epilogue, select_exact, select_pack, select_row)
 from gemmkit._kernels._parallel cimport give, parallel_for, take, threads_for
 from gemmkit._kernels._schedule cimport (AUTO, DIRECT, GENERAL, INNER_DOT, INNER_GEMM, INNER_STREAM, SPLIT_K, Choice,
@@ -236,7 +237,6 @@ cdef void chunk_of(const Job *job, Job *part) noexcept nogil:
     part.c_type, part.c_item, part.rs_c = job.acc, job.item, job.n * job.item
     part.epilogue.alpha, part.epilogue.whole_alpha, part.epilogue.has_bias = 1.0, 1, False
     part.bias_starts = part.finishes = part.narrow = False
-    part.q.scaled = False
     part.q.on = job.q.on and job.quads  # zero points need the sums of a chunk, scales the whole sum
     part.finish = select_epilogue(unfinished(part), part.acc)
     part.finishes = part.q.sums_of_a or part.q.sums_of_b or (job.quads and job.how.inner == INNER_DOT)

@@ -291,7 +291,7 @@ cdef int set_scales(Call *call, object a_scale, tuple a_shape, object b_scale, t
     call.job.q.scale = scale / divisor
     size = call.job.q.scale if call.job.q.scale >= 0.0 else -call.job.q.scale
     call.job.q.single = single and moderate(size)
-    call.job.q.scaled = call.job.q.on = True
+    call.job.q.on = True
     return 0
 
 

@@ -16,7 +16,6 @@ cdef struct Epilogue:
 # What zero points and scales of one product's operands are; their numbers lie where Place says.
 cdef struct Quantized:
     bint on  # the epilogue applies zero points or scales
-    bint scaled  # it requantizes
     ptrdiff_t inc_za, inc_zb  # 0: one zero point for all rows of A (columns of B), 1: one each
     bint vary_za, vary_zb  # they differ within a batch
     int32_t za, zb  # the zero point where there is only one
