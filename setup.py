@@ -76,6 +76,11 @@ setup(
             extension("_plans"),
             extension("_integers"),
             extension("_integer_plans"),
+            extension("_heads"),
+            extension("_flash"),
+            extension("_decode"),
+            extension("_descriptor"),
+            extension("_attention"),
         ],
         compiler_directives={
             # Hot code indexes C pointers, which these don't touch; Python containers keep their checks.

@@ -5,6 +5,8 @@
     MatMulIntegerPlan,
     QLinearMatMulPlan                   their plans              gemmkit._kernels._integer_plans
     quantize, PackedInt4, ...           numbers to and from      gemmkit._quantize, gemmkit._packed
+    attention, AttentionDescriptor,
+    AttentionPlan, KVCache              attention                gemmkit._kernels._attention, gemmkit._cache
     GemmPlan, MatMulPlan,
     StridedBatchedGemm, GroupedGemm     decisions made once      gemmkit._kernels._plans
     threads, isa, show_config, ...      what is used             gemmkit._config, gemmkit._kernels._parallel
@@ -26,7 +28,10 @@ from gemmkit._threads import spin_policy as _spin_policy
 with _spin_policy():
     from gemmkit._kernels import _parallel
 
+from gemmkit._cache import KVCache
 from gemmkit._config import config, isa, show_config, threads
+from gemmkit._kernels._attention import AttentionPlan, attention
+from gemmkit._kernels._descriptor import AttentionDescriptor
 from gemmkit._kernels._integer_plans import MatMulIntegerPlan, QLinearMatMulPlan
 from gemmkit._kernels._integers import matmul_integer, qlinear_matmul
 from gemmkit._kernels._matmul import gemm, matmul
@@ -38,13 +43,17 @@ from gemmkit._quantize import dequantize, dynamic_quantize_linear, quantize
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttentionDescriptor",
+    "AttentionPlan",
     "GemmPlan",
     "GroupedGemm",
+    "KVCache",
     "MatMulIntegerPlan",
     "MatMulPlan",
     "PackedInt4",
     "QLinearMatMulPlan",
     "StridedBatchedGemm",
+    "attention",
     "config",
     "dequantize",
     "dynamic_quantize_linear",

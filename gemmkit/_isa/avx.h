@@ -24,6 +24,20 @@ GK_INLINE double gk_sum_f64_avx(__m256d v)
     return gk_sum_f64_sse2(_mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1)));
 }
 
+/* The two halves of a vector of four sums each, plus `add` if there is one. */
+GK_INLINE void gk_store_four_f32_avx(__m256 v, const char *add, char *to)
+{
+    const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    _mm_storeu_ps((float *)to, add ? _mm_add_ps(sums, _mm_loadu_ps((const float *)add)) : sums);
+}
+
+GK_INLINE void gk_sum_four_f32_avx(__m256 a, __m256 b, __m256 c, __m256 d, const char *add, char *to)
+{
+    const __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    const __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+    gk_store_four_f32_avx(_mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee)), add, to);
+}
+
 /* 8 x 8 floats: pairs, then quads, then halves of 128 bits. */
 GK_INLINE void gk_transpose_f32_avx(const char *src, ptrdiff_t s_w, char *dst, ptrdiff_t s_dst)
 {
@@ -67,6 +81,25 @@ GK_INLINE void gk_transpose_f64_avx(const char *src, ptrdiff_t s_w, char *dst, p
     }
 }
 
+/* 2^n of whole n: added to GK_POW2 it stands in the low bits, biased; 128 bits at a time, as AVX has no wider integers. */
+GK_INLINE __m256 gk_pow2_f32_avx(__m256 n)
+{
+    const __m256 x = _mm256_add_ps(n, _mm256_set1_ps(GK_POW2_F32));
+    const __m128i low = _mm_slli_epi32(_mm_castps_si128(_mm256_castps256_ps128(x)), 23);
+    const __m128i high = _mm_slli_epi32(_mm_castps_si128(_mm256_extractf128_ps(x, 1)), 23);
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_castsi128_ps(low)), _mm_castsi128_ps(high), 1);
+}
+
+GK_INLINE __m256d gk_pow2_f64_avx(__m256d n)
+{
+    const __m256d x = _mm256_add_pd(n, _mm256_set1_pd(GK_POW2_F64));
+    const __m128i low = _mm_slli_epi64(_mm_castpd_si128(_mm256_castpd256_pd128(x)), 52);
+    const __m128i high = _mm_slli_epi64(_mm_castpd_si128(_mm256_extractf128_pd(x, 1)), 52);
+    return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_castsi128_pd(low)), _mm_castsi128_pd(high), 1);
+}
+
+#define V_POW2_F32(n) gk_pow2_f32_avx(n)
+#define V_POW2_F64(n) gk_pow2_f64_avx(n)
 #define V_FMA_F32(a, b, c) _mm256_add_ps(_mm256_mul_ps(a, b), c)
 #define V_FMA_F64(a, b, c) _mm256_add_pd(_mm256_mul_pd(a, b), c)
 #define GK_ISA_NAME avx

@@ -5,6 +5,8 @@
 
 GK_TARGET_BEGIN(GK_T_AVX2)
 
+#define V_POW2_F32(n) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(_mm256_add_ps(n, _mm256_set1_ps(GK_POW2_F32))), 23))
+#define V_POW2_F64(n) _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(_mm256_add_pd(n, _mm256_set1_pd(GK_POW2_F64))), 52))
 #define V_FMA_F32(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define V_FMA_F64(a, b, c) _mm256_fmadd_pd(a, b, c)
 #define GK_ISA_NAME avx2

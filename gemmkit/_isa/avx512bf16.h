@@ -87,8 +87,26 @@ GK_WORDS_AVX512(e5m2fnuz)
 #define N_IS_WORDS 0
 #include "tmpl_pairs.inc.h"
 
+/* Weights of attention, rounded to nearest even: as float32, then two keys a 32-bit element. */
+GK_INLINE __m512 gk_round_bf16_avx512(__m512 v)
+{
+    const __m512i bits = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i kept = _mm512_and_si512(up, _mm512_set1_epi32((int)0xffff0000u));
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(kept, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc00000)));
+}
+
 /* Vectors of pairs for A and B, of float32 for C. */
 #include "vocabulary_avx512.inc.h"
+#include "softmax_f32.inc.h"
+#define GK_EXP gk_exp_f32_avx512
+#define GK_WEIGH_OF f32bf16_avx512
+#define P_NARROW(v) gk_round_bf16_avx512(v)
+#define P_STORE_PAIR(p, v, w) \
+    _mm512_storeu_si512(p, _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(v), 16), _mm512_castps_si512(w)))
+#include "tmpl_weigh.inc.h"
+#undef GK_EXP
+#include "softmax_end.inc.h"
 #undef V_BROADCAST
 #define V_BROADCAST(p) _mm512_castsi512_ps(_mm512_set1_epi32(gk_load_pair(p)))
 GK_INLINE int32_t gk_load_pair(const char *p)

@@ -6,6 +6,7 @@
  * GK_PACK(isa, from, to, of)            the functions gk_panels_<of> and gk_lines_<of>
  * GK_PANELS_ONLY(isa, from, to, of)     gk_panels_<of>: no kernel reads lines of these
  * GK_EPI(isa, accumulator, type of C, function)
+ * GK_SOFT(isa, type of scores, of weights, VL, of, weigh)    the functions gk_scan_<of>, gk_rescale_<of>, gk_divide_<of>, weigh
  * GK_PEAK(isa, type, function)
  * SPDX-License-Identifier: Apache-2.0 */
 
@@ -183,6 +184,21 @@ GK_PACK(GK_ISA_SSE2, GK_F64, GK_F64, f64f64_sse2)
 GK_EPI(GK_ISA_SSE2, GK_F64, GK_F64, gk_epilogue_f64f64_sse2)
 GK_PEAK(GK_ISA_SSE2, GK_F64, gk_peak_f64_sse2)
 #endif
+
+/* The softmax of attention. */
+#ifdef GK_X86
+GK_SOFT(GK_ISA_AVX512, GK_F32, GK_F32, 16, f32_avx512, gk_weigh_f32_avx512)
+GK_SOFT(GK_ISA_AVX512, GK_F32, GK_BF16, 16, f32_avx512, gk_weigh_f32bf16_avx512)
+GK_SOFT(GK_ISA_AVX512, GK_F64, GK_F64, 8, f64_avx512, gk_weigh_f64_avx512)
+GK_SOFT(GK_ISA_AVX2, GK_F32, GK_F32, 8, f32_avx2, gk_weigh_f32_avx2)
+GK_SOFT(GK_ISA_AVX2, GK_F64, GK_F64, 4, f64_avx2, gk_weigh_f64_avx2)
+GK_SOFT(GK_ISA_AVX, GK_F32, GK_F32, 8, f32_avx, gk_weigh_f32_avx)
+GK_SOFT(GK_ISA_AVX, GK_F64, GK_F64, 4, f64_avx, gk_weigh_f64_avx)
+GK_SOFT(GK_ISA_SSE2, GK_F32, GK_F32, 4, f32_sse2, gk_weigh_f32_sse2)
+GK_SOFT(GK_ISA_SSE2, GK_F64, GK_F64, 2, f64_sse2, gk_weigh_f64_sse2)
+#endif
+GK_SOFT(GK_ISA_SCALAR, GK_F32, GK_F32, 1, f32_scalar, gk_weigh_f32_scalar)
+GK_SOFT(GK_ISA_SCALAR, GK_F64, GK_F64, 1, f64_scalar, gk_weigh_f64_scalar)
 
 /* Plain C, on every machine: the reference that the other rows are read against, and never missing. */
 GK_UKR(GK_GEMM, GK_ISA_SCALAR, GK_F32, GK_F32, GK_F32, 4, 4, 1, 1, 0, gk_gemm_f32f32_ukr_4x4_scalar)

@@ -17,6 +17,29 @@ GK_INLINE double gk_load_f64(const char *p)
     return x;
 }
 
+/* y 2^n of whole n, by the bits of 2^n. */
+GK_INLINE float gk_pow2_f32(float y, float n)
+{
+    const float x = n + GK_POW2_F32;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits <<= 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return y * power;
+}
+
+GK_INLINE double gk_pow2_f64(double y, double n)
+{
+    const double x = n + GK_POW2_F64;
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits <<= 52;
+    double power;
+    memcpy(&power, &bits, sizeof power);
+    return y * power;
+}
+
 GK_INLINE void gk_store_f32(char *p, float x) { memcpy(p, &x, sizeof x); }
 GK_INLINE void gk_store_f64(char *p, double x) { memcpy(p, &x, sizeof x); }
 
@@ -27,6 +50,11 @@ GK_INLINE void gk_store_f64(char *p, double x) { memcpy(p, &x, sizeof x); }
 #define GK_PACK_OF f32f32_scalar
 #define GK_EPI_NAME gk_epilogue_f32f32_scalar
 #define GK_PEAK_NAME gk_peak_f32_scalar
+#define V_SET(x) ((float)(x))
+#define V_ROUND(v) (((v) + GK_ROUND_F32) - GK_ROUND_F32)
+#define V_POW2(v, n) gk_pow2_f32(v, n)
+#define GK_SOFT_OF f32_scalar
+#include "softmax_f32.inc.h"
 #define GK_GEMM_NAME gk_gemm_f32f32_ukr_4x4_scalar
 #define GK_DOT_NAME gk_dot_f32f32_ukr_2x2_scalar
 #define GK_STREAM_NAME gk_stream_f32f32_ukr_4x1_scalar
@@ -40,6 +68,11 @@ GK_INLINE void gk_store_f64(char *p, double x) { memcpy(p, &x, sizeof x); }
 #define GK_PACK_OF f64f64_scalar
 #define GK_EPI_NAME gk_epilogue_f64f64_scalar
 #define GK_PEAK_NAME gk_peak_f64_scalar
+#define V_SET(x) ((double)(x))
+#define V_ROUND(v) (((v) + GK_ROUND_F64) - GK_ROUND_F64)
+#define V_POW2(v, n) gk_pow2_f64(v, n)
+#define GK_SOFT_OF f64_scalar
+#include "softmax_f64.inc.h"
 #define GK_GEMM_NAME gk_gemm_f64f64_ukr_4x4_scalar
 #define GK_DOT_NAME gk_dot_f64f64_ukr_2x2_scalar
 #define GK_STREAM_NAME gk_stream_f64f64_ukr_4x1_scalar

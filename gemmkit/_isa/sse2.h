@@ -35,6 +35,9 @@ GK_INLINE float gk_sum_f32_sse2(__m128 v)
 
 GK_INLINE double gk_sum_f64_sse2(__m128d v) { return _mm_cvtsd_f64(_mm_add_sd(v, _mm_unpackhi_pd(v, v))); }
 
+GK_INLINE __m128 gk_pick_f32_sse2(__m128 mask, __m128 x, __m128 y) { return _mm_or_ps(_mm_and_ps(mask, x), _mm_andnot_ps(mask, y)); }
+GK_INLINE __m128d gk_pick_f64_sse2(__m128d mask, __m128d x, __m128d y) { return _mm_or_pd(_mm_and_pd(mask, x), _mm_andnot_pd(mask, y)); }
+
 GK_INLINE void gk_transpose_f32_sse2(const char *src, ptrdiff_t s_w, char *dst, ptrdiff_t s_dst)
 {
     __m128 r0 = _mm_loadu_ps((const float *)src), r1 = _mm_loadu_ps((const float *)(src + s_w));
@@ -69,6 +72,17 @@ GK_INLINE void gk_transpose_f64_sse2(const char *src, ptrdiff_t s_w, char *dst, 
 #define V_ADD(a, b) _mm_add_ps(a, b)
 #define V_MUL(a, b) _mm_mul_ps(a, b)
 #define V_SUM(v) gk_sum_f32_sse2(v)
+#define V_SUB(a, b) _mm_sub_ps(a, b)
+#define V_DIV(a, b) _mm_div_ps(a, b)
+#define V_MAX(a, b) _mm_max_ps(a, b)
+#define V_SET(x) _mm_set1_ps(x)
+#define V_ROUND(v) _mm_sub_ps(_mm_add_ps(v, _mm_set1_ps(GK_ROUND_F32)), _mm_set1_ps(GK_ROUND_F32))
+#define V_POW2(v, n) \
+    _mm_mul_ps(v, _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(_mm_add_ps(n, _mm_set1_ps(GK_POW2_F32))), 23)))
+#define V_LESS(a, b, x, y) gk_pick_f32_sse2(_mm_cmplt_ps(a, b), x, y)
+#define GK_SOFT_OF f32_sse2
+#include "softmax_f32.inc.h"
+#include "tmpl_softmax.inc.h"
 #define V_SQUARE 4
 #define V_TRANSPOSE gk_transpose_f32_sse2
 #define GK_PACK_OF f32f32_sse2
@@ -103,6 +117,13 @@ GK_INLINE void gk_transpose_f64_sse2(const char *src, ptrdiff_t s_w, char *dst, 
 #undef V_ADD
 #undef V_MUL
 #undef V_SUM
+#undef V_SUB
+#undef V_DIV
+#undef V_MAX
+#undef V_SET
+#undef V_ROUND
+#undef V_POW2
+#undef V_LESS
 #undef V_SQUARE
 #undef V_TRANSPOSE
 
@@ -118,6 +139,17 @@ GK_INLINE void gk_transpose_f64_sse2(const char *src, ptrdiff_t s_w, char *dst, 
 #define V_ADD(a, b) _mm_add_pd(a, b)
 #define V_MUL(a, b) _mm_mul_pd(a, b)
 #define V_SUM(v) gk_sum_f64_sse2(v)
+#define V_SUB(a, b) _mm_sub_pd(a, b)
+#define V_DIV(a, b) _mm_div_pd(a, b)
+#define V_MAX(a, b) _mm_max_pd(a, b)
+#define V_SET(x) _mm_set1_pd(x)
+#define V_ROUND(v) _mm_sub_pd(_mm_add_pd(v, _mm_set1_pd(GK_ROUND_F64)), _mm_set1_pd(GK_ROUND_F64))
+#define V_POW2(v, n) \
+    _mm_mul_pd(v, _mm_castsi128_pd(_mm_slli_epi64(_mm_castpd_si128(_mm_add_pd(n, _mm_set1_pd(GK_POW2_F64))), 52)))
+#define V_LESS(a, b, x, y) gk_pick_f64_sse2(_mm_cmplt_pd(a, b), x, y)
+#define GK_SOFT_OF f64_sse2
+#include "softmax_f64.inc.h"
+#include "tmpl_softmax.inc.h"
 #define V_SQUARE 2
 #define V_TRANSPOSE gk_transpose_f64_sse2
 #define GK_PACK_OF f64f64_sse2

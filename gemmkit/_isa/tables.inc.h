@@ -74,6 +74,7 @@
 #define GK_PACK(isa, from, to, of)
 #define GK_PANELS_ONLY(isa, from, to, of)
 #define GK_EPI(isa, acc, out, fn)
+#define GK_SOFT(isa, acc, out, vl, of, weigh)
 #define GK_PEAK(isa, type, fn)
 static const gk_ukr unit_rows[] = {
 #include "rows.inc.h"
@@ -99,15 +100,23 @@ static const gk_epi unit_epis[] = {
 #include "rows.inc.h"
 };
 #undef GK_EPI
-#undef GK_PEAK
+#undef GK_SOFT
 #define GK_EPI(isa, acc, out, fn)
+#define GK_SOFT(isa, acc, out, vl, of, weigh)                                                                    \
+    {#weigh, isa, acc, out, vl, GK_PICK(isa, gk_scan_##of), GK_PICK(isa, gk_rescale_##of), GK_PICK(isa, gk_divide_##of), GK_PICK(isa, weigh)},
+static const gk_soft unit_softs[] = {
+#include "rows.inc.h"
+};
+#undef GK_SOFT
+#undef GK_PEAK
+#define GK_SOFT(isa, acc, out, vl, of, weigh)
 #define GK_PEAK(isa, type, fn) {#fn, isa, type, GK_PICK(isa, fn)},
 static const gk_peak unit_peaks[] = {
 #include "rows.inc.h"
 };
 
 const gk_tables GK_CAT(gk_tables_, GK_UNIT) = {
-    unit_rows, unit_packs, unit_epis, unit_peaks,
+    unit_rows, unit_packs, unit_epis, unit_softs, unit_peaks,
     sizeof unit_rows / sizeof unit_rows[0], sizeof unit_packs / sizeof unit_packs[0],
-    sizeof unit_epis / sizeof unit_epis[0], sizeof unit_peaks / sizeof unit_peaks[0],
+    sizeof unit_epis / sizeof unit_epis[0], sizeof unit_softs / sizeof unit_softs[0], sizeof unit_peaks / sizeof unit_peaks[0],
 };

@@ -47,6 +47,12 @@
 #define GK_T_AMXBF16 GK_T_AMX ",amx-bf16"
 #define GK_T_AVX512FP16 GK_T_AVX512 ",avx512fp16"
 
+/* Numbers which, added to a whole n, leave it (ROUND) or n plus the exponent's bias (POW2) in the low bits of the sum. */
+#define GK_ROUND_F32 12582912.0f /* 1.5 * 2^23 */
+#define GK_POW2_F32 (GK_ROUND_F32 + 127)
+#define GK_ROUND_F64 6755399441055744.0 /* 1.5 * 2^52 */
+#define GK_POW2_F64 (GK_ROUND_F64 + 1023)
+
 #define GK_INLINE static inline __attribute__((always_inline))
 #define GK_KERNEL static __attribute__((noinline))
 

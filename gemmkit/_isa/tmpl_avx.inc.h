@@ -1,5 +1,5 @@
 /* The kernels of 256-bit vectors without mask registers, for AVX and for AVX2 + FMA.
- * Needs GK_ISA_NAME, V_FMA_F32, V_FMA_F64 and, where the set
+ * Needs GK_ISA_NAME, V_FMA_F32, V_FMA_F64, V_POW2_F32, V_POW2_F64 and, where the set
  * converts narrow types, GK_HAS_F16C; undefines them.  6 x 2 vectors: 12 accumulators, two vectors of B and
  * a broadcast make 15 of the 16 registers. */
 #define GK_OF(stem) GK_CAT(stem, GK_ISA_NAME)
@@ -19,6 +19,17 @@
 #define V_ADD(a, b) _mm256_add_ps(a, b)
 #define V_MUL(a, b) _mm256_mul_ps(a, b)
 #define V_SUM(v) gk_sum_f32_avx(v)
+#define V_SUM_FOUR(a, b, c, d, add, to) gk_sum_four_f32_avx(a, b, c, d, add, to)
+#define V_SUB(a, b) _mm256_sub_ps(a, b)
+#define V_DIV(a, b) _mm256_div_ps(a, b)
+#define V_MAX(a, b) _mm256_max_ps(a, b)
+#define V_SET(x) _mm256_set1_ps(x)
+#define V_ROUND(v) _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define V_POW2(v, n) _mm256_mul_ps(v, V_POW2_F32(n))
+#define V_LESS(a, b, x, y) _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ))
+#define GK_SOFT_OF GK_OF(f32_)
+#include "softmax_f32.inc.h"
+#include "tmpl_softmax.inc.h"
 #define V_SQUARE 8
 #define V_TRANSPOSE gk_transpose_f32_avx
 #define GK_PACK_OF GK_OF(f32f32_)
@@ -72,6 +83,16 @@
 #define V_ADD(a, b) _mm256_add_pd(a, b)
 #define V_MUL(a, b) _mm256_mul_pd(a, b)
 #define V_SUM(v) gk_sum_f64_avx(v)
+#define V_SUB(a, b) _mm256_sub_pd(a, b)
+#define V_DIV(a, b) _mm256_div_pd(a, b)
+#define V_MAX(a, b) _mm256_max_pd(a, b)
+#define V_SET(x) _mm256_set1_pd(x)
+#define V_ROUND(v) _mm256_round_pd(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define V_POW2(v, n) _mm256_mul_pd(v, V_POW2_F64(n))
+#define V_LESS(a, b, x, y) _mm256_blendv_pd(y, x, _mm256_cmp_pd(a, b, _CMP_LT_OQ))
+#define GK_SOFT_OF GK_OF(f64_)
+#include "softmax_f64.inc.h"
+#include "tmpl_softmax.inc.h"
 #define V_SQUARE 4
 #define V_TRANSPOSE gk_transpose_f64_avx
 #define GK_PACK_OF GK_OF(f64f64_)
@@ -100,4 +121,6 @@
 #undef GK_ISA_NAME
 #undef V_FMA_F32
 #undef V_FMA_F64
+#undef V_POW2_F32
+#undef V_POW2_F64
 #undef GK_HAS_F16C

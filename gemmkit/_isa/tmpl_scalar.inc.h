@@ -14,11 +14,18 @@
 #define V_MUL(a, b) ((a) * (b))
 #endif
 #define V_SUM(v) (v)
+#define V_SUB(a, b) ((a) - (b))
+#define V_DIV(a, b) ((a) / (b))
+#define V_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define V_LESS(a, b, x, y) ((a) < (b) ? (x) : (y))
 #define V_SQUARE 1
 #define V_TRANSPOSE(src, s_w, dst, s_dst) V_STORE(dst, V_LOAD(src))
 
 #include "tmpl_pack.inc.h"
 #include "tmpl_epilogue.inc.h"
+#ifdef GK_SOFT_OF
+#include "tmpl_softmax.inc.h"
+#endif
 #define GK_PEAK_ACC 12
 #include "tmpl_peak.inc.h"
 #define GK_UKR_NAME GK_GEMM_NAME

@@ -14,6 +14,13 @@
 #undef V_ADD
 #undef V_MUL
 #undef V_SUM
+#undef V_SUB
+#undef V_DIV
+#undef V_MAX
+#undef V_SET
+#undef V_ROUND
+#undef V_POW2
+#undef V_LESS
 #undef V_SUM_FOUR
 #undef V_SQUARE
 #undef V_TRANSPOSE

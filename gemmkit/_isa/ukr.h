@@ -189,6 +189,37 @@ typedef struct gk_epi {
     gk_epi_fn fn;
 } gk_epi;
 
+/* ---- Softmax ---------------------------------------------------------------------------------------------------
+ * What attention does between its two products, on a tile of scores [n keys][lanes], a lane a query (docs/attention.md).
+ * Everything is of the accumulator's type and adjacent along lanes, a multiple of the row's VL; tmpl_softmax.inc.h says
+ * what each function computes. */
+typedef struct gk_soft_args {
+    char *s; /* scores; of rescale and divide, what is scaled */
+    ptrdiff_t rs_s;
+    ptrdiff_t n, lanes;
+    double factor, softcap; /* softcap 0: none */
+    const char *bias; /* added to scores; NULL: nothing */
+    ptrdiff_t rs_bias;
+    int one_bias; /* the bias is one number a key, not one a lane */
+    const char *low, *high; /* numbers of the tile's keys, one a lane: those below low or from high on are -inf; NULL: none */
+    char *max, *next; /* a lane's maximum before the tile and with it: scan writes next, weigh moves it to max */
+    char *alpha, *sum;
+    char *p; /* weights: as s (it may be s), or pairs along n in BF16 */
+    ptrdiff_t rs_p; /* from one key, or pair, to the next */
+} gk_soft_args;
+
+typedef void (*gk_soft_fn)(const gk_soft_args *);
+typedef int (*gk_weigh_fn)(const gk_soft_args *); /* whether any alpha is not 1 */
+
+typedef struct gk_soft {
+    const char *name;
+    uint32_t isa;
+    int acc, out; /* types of scores and of weights */
+    int vl;
+    gk_soft_fn scan, rescale, divide;
+    gk_weigh_fn weigh;
+} gk_soft;
+
 /* Floating-point operations done by `turns` turns of independent multiply-adds in registers: the machine's peak. */
 typedef double (*gk_peak_fn)(long turns);
 
@@ -204,8 +235,9 @@ typedef struct gk_tables {
     const gk_ukr *rows;
     const gk_pack *packs;
     const gk_epi *epis;
+    const gk_soft *softs;
     const gk_peak *peaks;
-    size_t num_rows, num_packs, num_epis, num_peaks;
+    size_t num_rows, num_packs, num_epis, num_softs, num_peaks;
 } gk_tables;
 
 /* Each in the order of the table: best first within a role and types. */
@@ -215,6 +247,8 @@ extern const gk_pack *const gk_packs;
 extern int gk_num_packs;
 extern const gk_epi *const gk_epis;
 extern int gk_num_epis;
+extern const gk_soft *const gk_softs;
+extern int gk_num_softs;
 extern const gk_peak *const gk_peaks;
 extern int gk_num_peaks;
 

@@ -95,6 +95,39 @@ cdef extern from "ukr.h" nogil:
         int out
         gk_epi_fn fn
 
+    ctypedef struct gk_soft_args:
+        char *s
+        ptrdiff_t rs_s
+        ptrdiff_t n
+        ptrdiff_t lanes
+        double factor
+        double softcap
+        const char *bias
+        ptrdiff_t rs_bias
+        int one_bias
+        const char *low
+        const char *high
+        char *max
+        char *next
+        char *alpha
+        char *sum
+        char *p
+        ptrdiff_t rs_p
+
+    ctypedef void (*gk_soft_fn)(const gk_soft_args *) noexcept nogil
+    ctypedef int (*gk_weigh_fn)(const gk_soft_args *) noexcept nogil
+
+    ctypedef struct gk_soft:
+        const char *name
+        uint32_t isa
+        int acc
+        int out
+        int vl
+        gk_soft_fn scan
+        gk_soft_fn rescale
+        gk_soft_fn divide
+        gk_weigh_fn weigh
+
     ctypedef double (*gk_peak_fn)(long) noexcept nogil
 
     ctypedef struct gk_peak:
@@ -130,6 +163,8 @@ cdef const gk_ukr *select_row(int role, int a_type, int b_type, ptrdiff_t n) noe
 # The row that reads the same panels and does not flush.
 cdef const gk_ukr *select_exact(const gk_ukr *row) noexcept nogil
 cdef const gk_pack *select_pack(int source, int to) noexcept nogil
+# The softmax rows for scores of a type and weights of another.
+cdef const gk_soft *select_soft(int acc, int out) noexcept nogil
 cdef gk_epi_fn select_epilogue(int acc, int out) noexcept nogil
 # The type of the panels that the best GEMM row for these float or whole-integer operands reads.
 cdef int panel_type(int a_type, int b_type) noexcept nogil

@@ -20,6 +20,8 @@ cdef extern from "ukr.h" nogil:
     const int gk_num_packs
     const gk_epi *const gk_epis
     const int gk_num_epis
+    const gk_soft *const gk_softs
+    const int gk_num_softs
     const gk_peak *const gk_peaks
     const int gk_num_peaks
     enum: GK_ISA_SCALAR, GK_ISA_SSE2, GK_ISA_AVX, GK_ISA_AVX2, GK_ISA_AVXVNNI, GK_ISA_AVX512
@@ -71,6 +73,7 @@ cdef struct Chosen:
     const gk_ukr *rows[ROLES][TYPES][TYPES][MOST_WIDTHS]
     const gk_pack *packs[TYPES][TYPES]
     const gk_epi *epilogues[TYPES][TYPES]
+    const gk_soft *softs[TYPES][TYPES]
 
 cdef Chosen chosen
 cdef gk_cpu machine
@@ -103,6 +106,10 @@ cdef const gk_ukr *select_exact(const gk_ukr *row) noexcept nogil:
 
 cdef const gk_pack *select_pack(int source, int to) noexcept nogil:
     return chosen.packs[source][to]
+
+
+cdef const gk_soft *select_soft(int acc, int out) noexcept nogil:
+    return chosen.softs[acc][out]
 
 
 cdef gk_epi_fn select_epilogue(int acc, int out) noexcept nogil:
@@ -148,6 +155,12 @@ cdef int activate(uint32_t mask) except -1:
     for i in range(gk_num_epis):
         if not gk_epis[i].isa & ~mask and new.epilogues[gk_epis[i].acc][gk_epis[i].out] == NULL:
             new.epilogues[gk_epis[i].acc][gk_epis[i].out] = &gk_epis[i]
+    for i in range(gk_num_softs):
+        if not gk_softs[i].isa & ~mask and new.softs[gk_softs[i].acc][gk_softs[i].out] == NULL:
+            new.softs[gk_softs[i].acc][gk_softs[i].out] = &gk_softs[i]
+    for type in (GK_F32, GK_F64):
+        if new.softs[type][type] == NULL:
+            raise RuntimeError(f"the kernel table has no softmax for {TYPE_NAMES[type]}")
     for type in range(GK_E5M2FNUZ + 1):
         acc = GK_F64 if type == GK_F64 else GK_F32
         complete = new.packs[type][acc] != NULL and new.epilogues[acc][type] != NULL
@@ -265,6 +278,13 @@ def epilogues():
     """The epilogue rows of the table as a list of dicts, in its order."""
     return [{"index": i, "name": gk_epis[i].name.decode(), "isa": isa_names(gk_epis[i].isa)[-1],
              "acc": TYPE_NAMES[gk_epis[i].acc], "out": TYPE_NAMES[gk_epis[i].out]} for i in range(gk_num_epis)]
+
+
+def softs():
+    """The softmax rows of the table as a list of dicts, in its order."""
+    return [{"index": i, "name": gk_softs[i].name.decode(), "isa": isa_names(gk_softs[i].isa)[-1],
+             "acc": TYPE_NAMES[gk_softs[i].acc], "out": TYPE_NAMES[gk_softs[i].out], "vl": gk_softs[i].vl}
+            for i in range(gk_num_softs)]
 
 
 def why_refused(str role, str a_type, str b_type, ptrdiff_t n=1 << 30):
@@ -467,6 +487,56 @@ def run_epilogue(int index, cnp.ndarray acc, cnp.ndarray c, alpha=1.0, beta=1.0,
         e.col_single = <const float *>cnp.PyArray_BYTES(<cnp.ndarray>keep[len(keep) - 1])
     with nogil:
         row.fn(&e)
+
+
+def run_soft(int index, str which, cnp.ndarray s, cnp.ndarray max=None, cnp.ndarray next=None, cnp.ndarray alpha=None,
+             cnp.ndarray sum=None, cnp.ndarray p=None, *, double factor=1.0, double softcap=0.0, cnp.ndarray bias=None,
+             cnp.ndarray low=None, cnp.ndarray high=None):
+    """Call scan, weigh, rescale or divide of one softmax row, on memory that the caller has made fit (ukr.h).
+
+    s (n, lanes) and p, or p of pairs (ceil(n / 2), lanes, 2): any distance between rows; bias (n, lanes), or (n, 1); the
+    others (lanes,).  Returns what weigh returns.
+    """
+    cdef gk_soft_args a
+    cdef const gk_soft *row = &gk_softs[index]
+    check_runnable(row.isa)
+    memset(&a, 0, sizeof(a))
+    check_matrix(s, row.acc, "s")
+    a.s, a.rs_s, a.n, a.lanes = cnp.PyArray_BYTES(s), s.strides[0], s.shape[0], s.shape[1]
+    if a.lanes % row.vl or (a.lanes > 1 and s.strides[1] != s.itemsize):
+        raise ValueError(f"run_soft: expected adjacent lanes, a multiple of {row.vl}")
+    for x in (max, next, alpha, sum, low, high):
+        if x is not None and (x.dtype != s.dtype or not x.flags.c_contiguous or x.size != a.lanes):
+            raise ValueError(f"run_soft: expected {a.lanes} contiguous {s.dtype}")
+    needed = {"scan": (max, next), "weigh": (max, next, alpha, sum, p), "rescale": (alpha,), "divide": (sum,)}[which]
+    if any(x is None for x in needed):
+        raise ValueError(f"run_soft: {which} needs more arguments")
+    if max is not None:
+        a.max = cnp.PyArray_BYTES(max)
+    if next is not None:
+        a.next = cnp.PyArray_BYTES(next)
+    if alpha is not None:
+        a.alpha = cnp.PyArray_BYTES(alpha)
+    if sum is not None:
+        a.sum = cnp.PyArray_BYTES(sum)
+    if (low is None) != (high is None):
+        raise ValueError("run_soft: low and high come together")
+    if low is not None:
+        a.low, a.high = cnp.PyArray_BYTES(low), cnp.PyArray_BYTES(high)
+    if bias is not None:
+        check_matrix(bias, row.acc, "bias")
+        if bias.shape[0] != a.n or bias.shape[1] not in (1, a.lanes):
+            raise ValueError("run_soft: bias has another shape than s")
+        a.bias, a.rs_bias, a.one_bias = cnp.PyArray_BYTES(bias), bias.strides[0], bias.shape[1] == 1
+    if p is not None:
+        if p.dtype.name != memory_of(row.out):
+            raise ValueError(f"run_soft: expected weights of {memory_of(row.out)}")
+        a.p, a.rs_p = cnp.PyArray_BYTES(p), p.strides[0]
+    a.factor, a.softcap = factor, softcap
+    if which == "weigh":
+        return row.weigh(&a)
+    (row.scan if which == "scan" else row.rescale if which == "rescale" else row.divide)(&a)
+    return None
 
 
 cdef int64_t modular(object x) except? -1:

@@ -1,0 +1,10 @@
+#undef X_INFINITY
+#undef X_MOST
+#undef X_LOG2E
+#undef X_LN2_HIGH
+#undef X_LN2_LOW
+#undef X_EXP_LEAST
+#undef X_EXP
+#undef X_TANH
+#undef X_TANH_NEAR
+#undef X_TANH_IS_ONE
