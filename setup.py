@@ -80,6 +80,7 @@ setup(
             extension("_flash"),
             extension("_decode"),
             extension("_descriptor"),
+            extension("_attend"),
             extension("_attention"),
         ],
         compiler_directives={

@@ -34,7 +34,7 @@ Call = Callable[[], Any]
 Prepared = tuple[Call | None, str]  # the callable, or None and the reason
 
 # Types that come from ml_dtypes: other libraries know them, but not as arrays.
-_CODED = HALVES[1:] + FLOAT8
+CODED = HALVES[1:] + FLOAT8
 
 # numpy multiplies float16 and integers at about one Gop/s; more takes seconds.
 LOOP_FLOPS = 500_000_000
@@ -350,7 +350,7 @@ class TorchBackend(Backend):
 
     def _tensor(self, array: Array) -> Any:
         """A tensor on the memory of ``array``; torch takes only codes of most types."""
-        if array.dtype.name not in _CODED:
+        if array.dtype.name not in CODED:
             return self.lib.from_numpy(array)
         codes = array.view(f"u{array.dtype.itemsize}")
         return self.lib.from_numpy(codes).view(getattr(self.lib, array.dtype.name))
@@ -415,7 +415,7 @@ class OnnxruntimeBackend(Backend):
 
     def prepare(self, case: Case, dtype: str, arrays: Arrays) -> Prepared:
         session, outputs, feeds = self._session(case, dtype, arrays)
-        if dtype not in _CODED:
+        if dtype not in CODED:
             return partial(session.run, outputs, feeds), ""
         return self._bound(session, outputs, feeds, self._kind(dtype)), ""
 
@@ -467,7 +467,7 @@ class OnnxruntimeBackend(Backend):
     ) -> tuple[Any, list[str], dict[str, Array]]:
         """A session, the names of its outputs, and what to feed it."""
         helper = self.onnx.helper
-        cast = dtype in _CODED
+        cast = dtype in CODED
         feeds: dict[str, Array] = {}
         constants: list[Any] = []
         nodes: list[Any] = []
@@ -525,15 +525,15 @@ class OnnxruntimeBackend(Backend):
         )
         return self._load(graph), outputs, feeds
 
-    def _load(self, graph: Any) -> Any:
+    def _load(self, graph: Any, *, opset: int = 19, ir_version: int = 9) -> Any:
         """A session of a graph."""
         helper = self.onnx.helper
         # Fixed versions, the first that know float8: a newer onnx would write a
         # model that an older onnxruntime refuses, though both know these operators.
-        domains = (("", 19), ("com.microsoft", 1))
+        domains = (("", opset), ("com.microsoft", 1))
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid(*each) for each in domains],
-            ir_version=9,
+            ir_version=ir_version,
         )
         options = self.lib.SessionOptions()
         options.intra_op_num_threads = self.threads

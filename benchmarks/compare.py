@@ -3,6 +3,7 @@
     python benchmarks/compare.py --quick
     python benchmarks/compare.py --quick --dtypes bfloat16,float8_e5m2
     python benchmarks/compare.py --quick --dtypes ints,int4
+    python benchmarks/compare.py --quick --dtypes attention
     python benchmarks/compare.py --threads 1,2 --json results.json --markdown
 
 Each library has a process of its own, since thread pools and allocators of two
@@ -33,10 +34,12 @@ if not __package__:
     sys.path.remove(_ROOT)
 
 from benchmarks import report
-from benchmarks.corpus import ALL_NAMES, DTYPES, GROUPS, Case, select as select_cases
+from benchmarks.attention_corpus import ALL_NAMES, ATTENTION, GROUPS, read_bytes, select as select_cases
+from benchmarks.corpus import DTYPES, WIDE, Case
 
 BACKEND_NAMES = ("gemmkit", "numpy", "numpy-f32", "onnxruntime", "torch")
 _BESIDE_INT4 = "gemmkit-int8"  # measured for int4 only
+_ATTENTION_TYPES = {"numpy": WIDE, "numpy-f32": ()}  # through float32 is never the fastest: by request
 # Settings of a user's shell that would hold a peer back, or place its threads.
 _UNSET = (
     "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_VERBOSE",
@@ -52,6 +55,12 @@ _THREADS = (
 _ANSWER_LIMIT = 600.0  # seconds after which a silent child is given up
 
 
+def child_environment(threads: int) -> dict[str, str]:
+    """This process's variables, less those in a peer's way, and a number of threads."""
+    environment = {k: v for k, v in os.environ.items() if k not in _UNSET}
+    return environment | {key: str(threads) for key in _THREADS}
+
+
 class WorkerError(RuntimeError):
     """A child process ended or fell silent."""
 
@@ -65,13 +74,12 @@ class Worker:
         self._start()
 
     def _start(self) -> None:
-        environment = {k: v for k, v in os.environ.items() if k not in _UNSET}
-        environment |= {key: str(self._threads) for key in _THREADS}
         script = str(Path(__file__).resolve().with_name("worker.py"))
         cpus = ",".join(map(str, self._cpus))
         self._process = subprocess.Popen(
             [sys.executable, script, self.name, str(self._threads), cpus],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=child_environment(self._threads),
             text=True, encoding="utf-8",
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )
@@ -143,6 +151,9 @@ def measure(
     pause = options.settle_ms / 1e3
     entries: dict[str, dict[str, Any]] = {}
     able: list[Worker] = []
+    row = {"case": case.name, "family": case.family, "op": case.op, "dtype": dtype,
+           "flops": case.flops, "read_bytes": read_bytes(case, dtype), "read": {},
+           "backends": entries}
     for worker in workers:
         entry = entries[worker.name] = {"samples": []}
         if _ask(worker, entry, "prepare", case=case.name, dtype=dtype,
@@ -154,8 +165,21 @@ def measure(
             time.sleep(pause)
             if not _ask(worker, entries[worker.name], "burst"):
                 able = [other for other in able if other is not worker]
-    return {"case": case.name, "family": case.family, "op": case.op, "dtype": dtype,
-            "flops": case.flops, "backends": entries}
+        _read(workers, row)
+    return row
+
+
+def _read(workers: list[Worker], row: dict[str, Any]) -> None:
+    """Add to a row how fast memory is now, in turn with the bursts, if it has a use."""
+    if not row["read_bytes"]:
+        return
+    reader = next((w for w in workers if w.name == report.SUBJECT), workers[0])
+    try:
+        reply = reader.ask("read", bytes=row["read_bytes"])
+    except WorkerError:  # its case failed as well, and that is reported
+        return
+    for key, value in reply.items():
+        row["read"].setdefault(key, []).append(value)
 
 
 def _physical_first(usable: set[int]) -> list[int]:
@@ -294,7 +318,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--settle-ms", type=float, help="pause before a burst (15; quick: 5)")
     add("--quick", action="store_true", help="priority cases, few short rounds")
     add("--backends", type=_list,
-        help=f"default {','.join(BACKEND_NAMES)}; for int4 {_BESIDE_INT4} too")
+        help=f"default {','.join(BACKEND_NAMES)}; for int4 {_BESIDE_INT4} too; "
+             "for attention alone without numpy-f32")
     add("--cpus", type=_numbers, default=[], help="CPUs to use (default: usable)")
     add("--peak", action="store_true", help="percent of the measured FMA peak")
     add("--markdown", action="store_true", help="print a markdown table")
@@ -311,6 +336,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     backends = [*BACKEND_NAMES, _BESIDE_INT4]
     if options.backends is None:
         options.backends = backends if "int4" in options.dtypes else backends[:-1]
+        if all(name in ATTENTION for name in options.dtypes):
+            kinds = {ATTENTION[name] for name in options.dtypes}
+            options.backends = [
+                name for name in BACKEND_NAMES if kinds.intersection(_ATTENTION_TYPES.get(name, kinds))
+            ]
     for kind, given, known in (("dtype", options.dtypes, ALL_NAMES),
                                ("backend", options.backends, backends)):
         for value in given:

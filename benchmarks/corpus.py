@@ -392,6 +392,7 @@ def select(
     families: Iterable[str] | None = None,
     priority_only: bool = False,
     dtypes: Iterable[str] | None = None,
+    cases: Sequence[Case] = CASES,
 ) -> list[Case]:
     """Cases whose name or family matches any shell-style pattern, in corpus order.
 
@@ -401,7 +402,7 @@ def select(
     wanted = None if families is None else set(families)
     return [
         case
-        for case in CASES
+        for case in cases
         if (not priority_only or case.priority)
         and (wanted is None or case.family in wanted)
         and (types is None or not types.isdisjoint(case.dtypes))

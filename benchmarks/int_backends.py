@@ -1,4 +1,4 @@
-"""The integer modes of every backend, and the list of all backends.
+"""The integer modes of every backend, and the list of the backends of products.
 
 int32 and int64 go the way of the float types. A mode of 8- or 4-bit integers is
 a function of its own in most libraries, and where it isn't, the users' way round

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from statistics import median, quantiles
 from typing import Any
 
+from benchmarks.attention_corpus import ATTENTION
 from benchmarks.corpus import ALL_DTYPES
 
 SUBJECT = "gemmkit"
 Row = dict[str, Any]
+_FLOATS = (*ALL_DTYPES, *ATTENTION)
 
 
 def spread(samples: Sequence[float]) -> float:
@@ -30,6 +32,9 @@ def summarise_row(row: Row) -> None:
 
     A backend whose result was wrong has no time worth comparing with, so it
     neither wins nor has a ratio; it is shown as wrong instead.
+
+    Where reading is the cost there is gemmkit's rate of it too, and what fraction that
+    is of the reads measured between the bursts: of as many bytes, of memory.
     """
     usable: dict[str, float] = {}
     for name, entry in row["backends"].items():
@@ -41,12 +46,18 @@ def summarise_row(row: Row) -> None:
     mine = usable.pop(SUBJECT, None)
     row["best_peer"] = min(usable, key=lambda name: usable[name]) if usable else None
     row["ratio"] = row["gflops"] = row["peak_fraction"] = None
+    row["gbytes"] = row["same_fraction"] = row["memory_fraction"] = None
     if mine:
         row["gflops"] = row["flops"] / mine / 1e9
         if row["best_peer"]:
             row["ratio"] = usable[row["best_peer"]] / mine
         if row.get("peak_gflops"):
             row["peak_fraction"] = row["gflops"] / row["peak_gflops"]
+        if row["read_bytes"]:
+            row["gbytes"] = row["read_bytes"] / mine / 1e9
+            for kind in ("same", "memory"):
+                if row["read"].get(kind):
+                    row[f"{kind}_fraction"] = row["gbytes"] * 1e9 / median(row["read"][kind])
 
 
 def _clearly_slower(row: Row) -> bool:
@@ -85,7 +96,8 @@ def summaries(rows: Iterable[Row]) -> list[dict[str, Any]]:
         summary: dict[str, Any] = {
             "threads": threads, "dtype": dtype, "cases": len(members),
             "rated": len(rated), "wrong": wrong, "failed": failed,
-            "output_reused": reused,
+            "output_reused": reused, "stand_ins": _stand_ins(members),
+            "memory_read": _memory_read(members),
         }
         if rated:
             ranked = sorted(rated, key=lambda row: row["ratio"])
@@ -99,6 +111,30 @@ def summaries(rows: Iterable[Row]) -> list[dict[str, Any]]:
             }
         result.append(summary)
     return result
+
+
+def _stand_in(entry: Row) -> str:
+    """What a backend was given for what it hasn't got."""
+    return str(entry.get("described", {}).get("stand_in", ""))
+
+
+def _stand_ins(members: Sequence[Row]) -> list[str]:
+    return sorted({
+        f"{name}: {part}"
+        for row in members
+        for name, entry in row["backends"].items()
+        for part in _stand_in(entry).split("; ") if part
+    })
+
+
+def _memory_read(members: Sequence[Row]) -> str:
+    """The rate of reading memory over all rounds of all cases, and how it was read."""
+    reads = [row["read"] for row in members if row["read"].get("memory")]
+    if not reads:
+        return ""
+    rates = [rate for read in reads for rate in read["memory"]]
+    return (f"{median(rates) / 1e9:.1f} GB/s ±{spread(rates) * 100:.0f}% "
+            f"({reads[0]['memory_how'][0]}, {reads[0]['memory_bytes'][0] >> 20} MiB)")
 
 
 def _time(seconds: float) -> str:
@@ -118,17 +154,25 @@ def _cell(entry: dict[str, Any] | None) -> str:
         return "-"
     if not entry["verified"]:
         return "WRONG"
-    return f"{_time(entry['median'])} ±{entry['spread'] * 100:.0f}%"
+    mark = " *" if _stand_in(entry) else ""
+    return f"{_time(entry['median'])} ±{entry['spread'] * 100:.0f}%{mark}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:.0f}"
 
 
 def table(rows: Sequence[Row], names: Sequence[str], *, markdown: bool) -> str:
     """All rows as a table: times in microseconds, spread beside them."""
-    floats = all(row["dtype"] in ALL_DTYPES for row in rows)
+    floats = all(row["dtype"] in _FLOATS for row in rows)
+    with_read = any(row["gbytes"] is not None for row in rows)
     with_peak = any(row["peak_fraction"] is not None for row in rows)
     head = ["case", "dtype", "thr", *(f"{name} µs" for name in names),
             "best peer", "ratio", "GFLOP/s" if floats else "Gop/s"]
     if with_peak:
         head.append("% peak")
+    if with_read:
+        head += ["GB/s", "% same read", "% memory"]
     body = []
     for row in rows:
         cells = [row["case"], row["dtype"], str(row["threads"])]
@@ -137,8 +181,10 @@ def table(rows: Sequence[Row], names: Sequence[str], *, markdown: bool) -> str:
         cells.append("-" if row["ratio"] is None else f"{row['ratio']:.2f}")
         cells.append("-" if row["gflops"] is None else f"{row['gflops']:.3g}")
         if with_peak:
-            share = row["peak_fraction"]
-            cells.append("-" if share is None else f"{share * 100:.0f}")
+            cells.append(_percent(row["peak_fraction"]))
+        if with_read:
+            cells.append("-" if row["gbytes"] is None else f"{row['gbytes']:.3g}")
+            cells += [_percent(row["same_fraction"]), _percent(row["memory_fraction"])]
         body.append(cells)
     texts = 3  # the first columns hold text, the others numbers
     widths = [max(map(len, column)) for column in zip(head, *body)]
@@ -185,6 +231,10 @@ def summary_text(rows: Sequence[Row], *, markdown: bool) -> str:
         for kind in ("wrong", "failed"):
             if summary[kind]:
                 lines.append(f"  {bullet}{kind.upper()}: {'; '.join(summary[kind])}")
+        if summary["memory_read"]:
+            lines.append(f"  {bullet}memory is read at {summary['memory_read']}")
+        if summary["stand_ins"]:
+            lines.append(f"  {bullet}* given instead: {'; '.join(summary['stand_ins'])}")
         if summary["output_reused"]:
             names = ", ".join(summary["output_reused"])
             lines.append(f"  {bullet}output memory shared between calls: {names}")
@@ -211,7 +261,7 @@ def header_text(environment: dict[str, Any], *, markdown: bool) -> str:
         for dtype, peak in pool.get("peak", {}).items():
             text = "skipped, gemmkit._config.measure_peak cannot tell"
             if peak is not None:
-                unit = "GFLOP/s" if dtype in ALL_DTYPES else "Gop/s"
+                unit = "GFLOP/s" if dtype in _FLOATS else "Gop/s"
                 text = f"{peak:.1f} {unit} a core"
             lines.append(f"{bullet}peak {dtype}: {text}")
     return "\n".join(lines)

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from benchmarks.backends import Call, GemmkitBackend
-from benchmarks.corpus import BY_NAME, DTYPES, Case, select
-from benchmarks.int_backends import BACKENDS
-from benchmarks.verify import error_fraction, make_arrays
+from benchmarks.attention_backends import BACKENDS, GemmkitAttention
+from benchmarks.attention_corpus import BY_NAME, select
+from benchmarks.attention_verify import error_fraction, make_arrays
+from benchmarks.backends import Call
+from benchmarks.corpus import DTYPES, Case
 
 BACKEND_NAMES = ["gemmkit", "numpy"]
 _RATE_SECONDS = 0.05
@@ -44,7 +45,7 @@ def thread_count() -> int:
 
 def gemmkit_for(dtype: str) -> Any:
     """gemmkit with its threads set; a commit without ``dtype`` is skipped."""
-    backend = GemmkitBackend(thread_count())
+    backend = GemmkitAttention(thread_count())
     if backend.lacks(dtype):
         raise NotImplementedError  # asv's word for a skipped combination
     return backend.lib

@@ -25,7 +25,7 @@ _LONGDOUBLE_FLOPS = 20_000_000
 
 # Roundings to the type of the result that a peer is granted on top: as many as
 # numpy makes where it multiplies by alpha and by beta and adds C, one at a time.
-_PEER_ROUNDINGS = 3
+PEER_ROUNDINGS = 3
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _peer_dtypes(dtype: str) -> set[str]:
     )
 
 
-def _rounding(dtype: Any) -> tuple[float, float]:
+def rounding(dtype: Any) -> tuple[float, float]:
     """Largest relative error of one rounding to ``dtype``, and absolute near 0."""
     limits: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return float(limits.eps) / 2, float(limits.smallest_subnormal) / 2
@@ -116,7 +116,7 @@ def error_fraction(
     are then rounded once to the type of the result.  That is all a ``strict``
     result may be off by, and only gemmkit's own dtype is accepted of it.  Other
     libraries may round the steps around alpha and C, or partial sums, to a half
-    type as well: they get ``_PEER_ROUNDINGS`` units of it, relative to the
+    type as well: they get ``PEER_ROUNDINGS`` units of it, relative to the
     sums of absolute values.  That number does not grow with K, since a bound
     which did would soon let zeros pass for a result.
 
@@ -135,7 +135,7 @@ def error_fraction(
         )
     long = dtype == "float64" and case.flops <= _LONGDOUBLE_FLOPS
     wide: Any = np.longdouble if long else np.float64
-    unit, _ = _rounding(dtype if dtype in WIDE else "float32")
+    unit, _ = rounding(dtype if dtype in WIDE else "float32")
     accepted = {str(result_dtype(dtype))} if strict else _peer_dtypes(dtype)
     if len(results) != len(arrays.a):
         return float("inf")
@@ -154,10 +154,10 @@ def error_fraction(
         if got.shape != want.shape or str(got.dtype) not in accepted:
             return float("inf")
         if str(got.dtype) not in WIDE:
-            relative, absolute = _rounding(got.dtype)
+            relative, absolute = rounding(got.dtype)
             bound = bound + relative * (np.abs(want) + bound) + absolute
             if not strict:
-                bound = bound + _PEER_ROUNDINGS * relative * terms
+                bound = bound + PEER_ROUNDINGS * relative * terms
         error = np.abs(got.astype(wide) - want)
         tiny = np.finfo(wide).tiny
         fraction = float(np.max(error / np.maximum(bound, tiny), initial=0.0))

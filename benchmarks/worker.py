@@ -33,15 +33,17 @@ _QUIET_STEP = 0.004
 _QUIET_SHARE = 0.25
 _QUIET_LIMIT = 0.4
 _MAX_LOOPS = 1_000_000
+_WARM_LIMIT = 0.2  # seconds of a call beside which those of cold caches are nothing
 
 
-def _burst(call: Callable[[], Any], loops: int) -> float:
-    """Seconds of ``loops`` calls, after one untimed call.
+def _burst(call: Callable[[], Any], loops: int, *, warm: bool = True) -> float:
+    """Seconds of ``loops`` calls, after one untimed call if ``warm``.
 
     The untimed call refills caches and wakes the thread pool: another backend
     has run since the previous burst.
     """
-    call()
+    if warm:
+        call()
     counter = repeat(None, loops)
     start = time.perf_counter()
     for _ in counter:
@@ -82,6 +84,7 @@ def _settle() -> float:
 
 def _peak(dtype: str) -> float | None:
     """GFLOP/s or Gop/s of one core, if this gemmkit can measure it."""
+    from benchmarks.attention_corpus import element
     from benchmarks.corpus import MODES
 
     try:
@@ -92,7 +95,7 @@ def _peak(dtype: str) -> float | None:
     if measure is None:
         return None
     try:  # one rate for all modes: their operands run through the same kernel
-        return float(measure("uint8" if dtype in MODES else dtype))
+        return float(measure("uint8" if dtype in MODES else element(dtype)))
     except (KeyError, TypeError, ValueError):  # a type it has no loop for
         return None
 
@@ -101,11 +104,12 @@ class _Worker:
     """State between requests: the prepared call of the current case."""
 
     def __init__(self, name: str, threads: int) -> None:
-        from benchmarks.int_backends import BACKENDS
+        from benchmarks.attention_backends import BACKENDS
 
-        self.backend = BACKENDS[name](threads)
+        self.backend, self.threads = BACKENDS[name](threads), threads
         self.call: Callable[[], Any] | None = None
-        self.loops = 1
+        self.loops, self.seconds = 1, 0.0
+        self.reader: Any = None
         # What an import left behind is never garbage; without this a collection
         # walks all of it before every burst (50 ms where torch is loaded).
         gc.collect()
@@ -121,8 +125,8 @@ class _Worker:
         """Set a case up, check its first result, find the number of loops."""
         import numpy as np
 
-        from benchmarks.corpus import BY_NAME
-        from benchmarks.verify import error_fraction, make_arrays
+        from benchmarks.attention_corpus import BY_NAME
+        from benchmarks.attention_verify import error_fraction, make_arrays
 
         case, dtype = BY_NAME[request["case"]], request["dtype"]
         self.call = None  # free the previous case before allocating this one
@@ -132,7 +136,9 @@ class _Worker:
             return {"skipped": reason}
         first = self.backend.to_numpy(call())
         fraction = error_fraction(case, arrays, first, strict=self.backend.strict)
+        start = time.perf_counter()
         second = self.backend.to_numpy(call())
+        self.seconds = time.perf_counter() - start
         fresh = not any(np.may_share_memory(x, y) for x, y in zip(first, second))
         result_dtype = str(first[0].dtype)
         del first, second
@@ -156,10 +162,23 @@ class _Worker:
         gc.collect()
         gc.disable()
         try:
-            seconds = _burst(self.call, self.loops) / self.loops
+            warm = self.loops > 1 or self.seconds < _WARM_LIMIT
+            seconds = _burst(self.call, self.loops, warm=warm) / self.loops
         finally:
             gc.enable()
         return {"seconds": seconds, "settle": _settle()}
+
+    def read(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Bytes a second that numpy reads, of as much as a case does and of memory."""
+        from benchmarks.bandwidth import Reader
+
+        if self.reader is None:
+            self.reader = Reader(self.threads)
+        same, same_how = self.reader.rate(request["bytes"])
+        memory, memory_how = self.reader.rate(self.reader.size)
+        _settle()
+        return {"same": same, "same_how": same_how, "memory": memory,
+                "memory_how": memory_how, "memory_bytes": self.reader.size}
 
 
 def _answer(out: TextIO, reply: dict[str, Any]) -> None:
@@ -185,6 +204,7 @@ def main(arguments: list[str]) -> int:
         "peak": worker.peak,
         "prepare": worker.prepare,
         "burst": worker.burst,
+        "read": worker.read,
     }
     _answer(out, {"ready": True})
     for line in sys.stdin:

@@ -80,8 +80,7 @@ GK_INLINE void gk_sum_four_f32_avx512(__m512 a, __m512 b, __m512 c, __m512 d, co
 #define V_DIV(a, b) _mm512_div_pd(a, b)
 #define V_MAX(a, b) _mm512_max_pd(a, b)
 #define V_SET(x) _mm512_set1_pd(x)
-#define V_ROUND(v) _mm512_roundscale_pd(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define V_POW2(v, n) _mm512_scalef_pd(v, n)
+#define V_POW2_FROM(x, least, v, n) _mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x, least, _CMP_NLT_UQ), v, n)
 #define V_LESS(a, b, x, y) _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_LT_OQ), y, x)
 #define V_SQUARE 4
 #define V_TRANSPOSE gk_transpose_f64_avx

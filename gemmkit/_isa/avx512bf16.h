@@ -87,13 +87,12 @@ GK_WORDS_AVX512(e5m2fnuz)
 #define N_IS_WORDS 0
 #include "tmpl_pairs.inc.h"
 
-/* Weights of attention, rounded to nearest even: as float32, then two keys a 32-bit element. */
+/* Weights of attention as BF16 in the upper halves, rounded by half a unit upwards: a tie is as near to one side as to the
+ * other.  The minimum leaves numbers up to 1 alone and makes every NaN one that the sum does not carry over. */
 GK_INLINE __m512 gk_round_bf16_avx512(__m512 v)
 {
-    const __m512i bits = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    const __m512i kept = _mm512_and_si512(up, _mm512_set1_epi32((int)0xffff0000u));
-    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(kept, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc00000)));
+    const __m512i bits = _mm512_min_epu32(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fc00000));
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(bits, _mm512_set1_epi32(0x8000)), _mm512_set1_epi32((int)0xffff0000u)));
 }
 
 /* Vectors of pairs for A and B, of float32 for C. */

@@ -45,6 +45,21 @@
 GK_MASK_ROWS(float, f32)
 GK_MASK_ROWS(double, f64)
 
+/* Whether a row of bools leaves no key, some, or all: most tiles of a mask are of one kind. */
+enum { GK_MASK_NONE, GK_MASK_SOME, GK_MASK_ALL };
+static inline int gk_mask_kind(const char *src, ptrdiff_t step, ptrdiff_t n)
+{
+    if (step == 1) {
+        if (!memchr(src, 0, (size_t)n))
+            return GK_MASK_ALL;
+        return !src[0] && !memcmp(src, src + 1, (size_t)(n - 1)) ? GK_MASK_NONE : GK_MASK_SOME;
+    }
+    ptrdiff_t live = 0;
+    for (ptrdiff_t j = 0; j < n; j++)
+        live += src[j * step] != 0;
+    return live == n ? GK_MASK_ALL : live ? GK_MASK_SOME : GK_MASK_NONE;
+}
+
 /* A row of any of these types; -1 for another. */
 #define GK_MASK_CASES(a)                                                               \
     switch (type) {                                                                    \

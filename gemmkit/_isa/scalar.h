@@ -51,8 +51,7 @@ GK_INLINE void gk_store_f64(char *p, double x) { memcpy(p, &x, sizeof x); }
 #define GK_EPI_NAME gk_epilogue_f32f32_scalar
 #define GK_PEAK_NAME gk_peak_f32_scalar
 #define V_SET(x) ((float)(x))
-#define V_ROUND(v) (((v) + GK_ROUND_F32) - GK_ROUND_F32)
-#define V_POW2(v, n) gk_pow2_f32(v, n)
+#define V_POW2_FROM(x, least, v, n) ((x) < (least) ? 0 : gk_pow2_f32(v, n))
 #define GK_SOFT_OF f32_scalar
 #include "softmax_f32.inc.h"
 #define GK_GEMM_NAME gk_gemm_f32f32_ukr_4x4_scalar
@@ -69,8 +68,7 @@ GK_INLINE void gk_store_f64(char *p, double x) { memcpy(p, &x, sizeof x); }
 #define GK_EPI_NAME gk_epilogue_f64f64_scalar
 #define GK_PEAK_NAME gk_peak_f64_scalar
 #define V_SET(x) ((double)(x))
-#define V_ROUND(v) (((v) + GK_ROUND_F64) - GK_ROUND_F64)
-#define V_POW2(v, n) gk_pow2_f64(v, n)
+#define V_POW2_FROM(x, least, v, n) ((x) < (least) ? 0 : gk_pow2_f64(v, n))
 #define GK_SOFT_OF f64_scalar
 #include "softmax_f64.inc.h"
 #define GK_GEMM_NAME gk_gemm_f64f64_ukr_4x4_scalar

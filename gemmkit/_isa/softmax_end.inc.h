@@ -8,3 +8,4 @@
 #undef X_TANH
 #undef X_TANH_NEAR
 #undef X_TANH_IS_ONE
+#undef X_ROUND

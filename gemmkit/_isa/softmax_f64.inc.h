@@ -4,6 +4,7 @@
 #define X_LOG2E 1.4426950408889634074
 #define X_LN2_HIGH 6.93145751953125e-1 /* 20 bits: its product with n is exact */
 #define X_LN2_LOW 1.42860682030941723212e-6
+#define X_ROUND GK_ROUND_F64
 #define X_EXP_LEAST -708.396418532264 /* just above the logarithm of the least normal number */
 #define X_EXP                                                                                                     \
     0.5000000000000012, 0.16666666666666385, 0.04166666666651916, 0.008333333333507656, 0.001388888894691977,       \

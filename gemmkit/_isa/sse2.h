@@ -35,6 +35,8 @@ GK_INLINE float gk_sum_f32_sse2(__m128 v)
 
 GK_INLINE double gk_sum_f64_sse2(__m128d v) { return _mm_cvtsd_f64(_mm_add_sd(v, _mm_unpackhi_pd(v, v))); }
 
+GK_INLINE __m128 gk_pow2_f32_sse2(__m128 n) { return _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(_mm_add_ps(n, _mm_set1_ps(GK_POW2_F32))), 23)); }
+GK_INLINE __m128d gk_pow2_f64_sse2(__m128d n) { return _mm_castsi128_pd(_mm_slli_epi64(_mm_castpd_si128(_mm_add_pd(n, _mm_set1_pd(GK_POW2_F64))), 52)); }
 GK_INLINE __m128 gk_pick_f32_sse2(__m128 mask, __m128 x, __m128 y) { return _mm_or_ps(_mm_and_ps(mask, x), _mm_andnot_ps(mask, y)); }
 GK_INLINE __m128d gk_pick_f64_sse2(__m128d mask, __m128d x, __m128d y) { return _mm_or_pd(_mm_and_pd(mask, x), _mm_andnot_pd(mask, y)); }
 
@@ -76,9 +78,7 @@ GK_INLINE void gk_transpose_f64_sse2(const char *src, ptrdiff_t s_w, char *dst, 
 #define V_DIV(a, b) _mm_div_ps(a, b)
 #define V_MAX(a, b) _mm_max_ps(a, b)
 #define V_SET(x) _mm_set1_ps(x)
-#define V_ROUND(v) _mm_sub_ps(_mm_add_ps(v, _mm_set1_ps(GK_ROUND_F32)), _mm_set1_ps(GK_ROUND_F32))
-#define V_POW2(v, n) \
-    _mm_mul_ps(v, _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(_mm_add_ps(n, _mm_set1_ps(GK_POW2_F32))), 23)))
+#define V_POW2_FROM(x, least, v, n) _mm_andnot_ps(_mm_cmplt_ps(x, least), _mm_mul_ps(v, gk_pow2_f32_sse2(n)))
 #define V_LESS(a, b, x, y) gk_pick_f32_sse2(_mm_cmplt_ps(a, b), x, y)
 #define GK_SOFT_OF f32_sse2
 #include "softmax_f32.inc.h"
@@ -121,8 +121,7 @@ GK_INLINE void gk_transpose_f64_sse2(const char *src, ptrdiff_t s_w, char *dst, 
 #undef V_DIV
 #undef V_MAX
 #undef V_SET
-#undef V_ROUND
-#undef V_POW2
+#undef V_POW2_FROM
 #undef V_LESS
 #undef V_SQUARE
 #undef V_TRANSPOSE
@@ -143,9 +142,7 @@ GK_INLINE void gk_transpose_f64_sse2(const char *src, ptrdiff_t s_w, char *dst, 
 #define V_DIV(a, b) _mm_div_pd(a, b)
 #define V_MAX(a, b) _mm_max_pd(a, b)
 #define V_SET(x) _mm_set1_pd(x)
-#define V_ROUND(v) _mm_sub_pd(_mm_add_pd(v, _mm_set1_pd(GK_ROUND_F64)), _mm_set1_pd(GK_ROUND_F64))
-#define V_POW2(v, n) \
-    _mm_mul_pd(v, _mm_castsi128_pd(_mm_slli_epi64(_mm_castpd_si128(_mm_add_pd(n, _mm_set1_pd(GK_POW2_F64))), 52)))
+#define V_POW2_FROM(x, least, v, n) _mm_andnot_pd(_mm_cmplt_pd(x, least), _mm_mul_pd(v, gk_pow2_f64_sse2(n)))
 #define V_LESS(a, b, x, y) gk_pick_f64_sse2(_mm_cmplt_pd(a, b), x, y)
 #define GK_SOFT_OF f64_sse2
 #include "softmax_f64.inc.h"

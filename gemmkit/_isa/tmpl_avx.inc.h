@@ -24,8 +24,7 @@
 #define V_DIV(a, b) _mm256_div_ps(a, b)
 #define V_MAX(a, b) _mm256_max_ps(a, b)
 #define V_SET(x) _mm256_set1_ps(x)
-#define V_ROUND(v) _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define V_POW2(v, n) _mm256_mul_ps(v, V_POW2_F32(n))
+#define V_POW2_FROM(x, least, v, n) _mm256_andnot_ps(_mm256_cmp_ps(x, least, _CMP_LT_OQ), _mm256_mul_ps(v, V_POW2_F32(n)))
 #define V_LESS(a, b, x, y) _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ))
 #define GK_SOFT_OF GK_OF(f32_)
 #include "softmax_f32.inc.h"
@@ -87,8 +86,7 @@
 #define V_DIV(a, b) _mm256_div_pd(a, b)
 #define V_MAX(a, b) _mm256_max_pd(a, b)
 #define V_SET(x) _mm256_set1_pd(x)
-#define V_ROUND(v) _mm256_round_pd(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define V_POW2(v, n) _mm256_mul_pd(v, V_POW2_F64(n))
+#define V_POW2_FROM(x, least, v, n) _mm256_andnot_pd(_mm256_cmp_pd(x, least, _CMP_LT_OQ), _mm256_mul_pd(v, V_POW2_F64(n)))
 #define V_LESS(a, b, x, y) _mm256_blendv_pd(y, x, _mm256_cmp_pd(a, b, _CMP_LT_OQ))
 #define GK_SOFT_OF GK_OF(f64_)
 #include "softmax_f64.inc.h"

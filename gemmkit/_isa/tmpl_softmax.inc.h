@@ -4,8 +4,8 @@
  *   weigh    p = exp(z - next), sum = sum alpha + sum of p, alpha = exp(max - next)           s, p: L1
  *   rescale  O *= alpha;  divide  O /= sum
  *
- * Needs GK_SOFT_OF (a type and a set, as f32_avx2), the V_* vocabulary with V_SUB, V_DIV, V_MAX, V_SET, V_ROUND, V_POW2,
- * V_LESS, and the numbers of softmax_f32.inc.h or softmax_f64.inc.h.  V_MAX(a, b) is b if one is NaN. */
+ * Needs GK_SOFT_OF (a type and a set, as f32_avx2), the V_* vocabulary with V_SUB, V_DIV, V_MAX, V_SET, V_LESS,
+ * V_POW2_FROM(x, least, y, n), y 2^n or 0 where x < least, and the numbers of softmax_f32.inc.h or softmax_f64.inc.h.  V_MAX(a, b) is b if one is NaN. */
 #define GK_EXP GK_CAT(gk_exp_, GK_SOFT_OF)
 #define GK_TANH GK_CAT(gk_tanh_, GK_SOFT_OF)
 #define GK_MAX_OF GK_CAT(gk_max_of_, GK_SOFT_OF)
@@ -15,14 +15,14 @@ GK_INLINE V_TYPE GK_EXP(V_TYPE x)
 {
     static const V_ELEM q[] = {X_EXP};
     enum { DEGREE = (int)(sizeof q / sizeof q[0]) - 1 };
-    const V_TYPE n = V_ROUND(V_MUL(x, V_SET(X_LOG2E)));
+    const V_TYPE n = V_SUB(V_FMA(x, V_SET(X_LOG2E), V_SET(X_ROUND)), V_SET(X_ROUND)); /* rounds, cheaper than the instruction */
     const V_TYPE r = V_FMA(n, V_SET(-X_LN2_LOW), V_FMA(n, V_SET(-X_LN2_HIGH), x));
     V_TYPE y = V_SET(q[DEGREE]);
     GK_UNROLL
     for (int i = DEGREE - 1; i >= 0; i--)
         y = V_FMA(y, r, V_SET(q[i]));
-    y = V_FMA(V_MUL(r, r), y, V_ADD(r, V_SET(1)));
-    return V_LESS(x, V_SET(X_EXP_LEAST), V_ZERO(), V_POW2(y, n));
+    y = V_FMA(V_FMA(y, r, V_SET(1)), r, V_SET(1));
+    return V_POW2_FROM(x, V_SET(X_EXP_LEAST), y, n);
 }
 
 /* tanh x = x + x^3 P(x^2) near 0, where the other form, 1 - 2 / (e^2x + 1), would lose digits. */

@@ -18,8 +18,7 @@
 #undef V_DIV
 #undef V_MAX
 #undef V_SET
-#undef V_ROUND
-#undef V_POW2
+#undef V_POW2_FROM
 #undef V_LESS
 #undef V_SUM_FOUR
 #undef V_SQUARE

@@ -19,6 +19,5 @@
 #define V_DIV(a, b) _mm512_div_ps(a, b)
 #define V_MAX(a, b) _mm512_max_ps(a, b)
 #define V_SET(x) _mm512_set1_ps(x)
-#define V_ROUND(v) _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define V_POW2(v, n) _mm512_scalef_ps(v, n)
+#define V_POW2_FROM(x, least, v, n) _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, least, _CMP_NLT_UQ), v, n)
 #define V_LESS(a, b, x, y) _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x)

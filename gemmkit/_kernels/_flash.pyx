@@ -10,16 +10,22 @@ from libc.string cimport memcpy, memset
 from gemmkit._kernels._heads cimport (MASK_BIAS, MASK_NONE_LEFT, MASK_NOTHING, PATH_MATERIALIZED, Attend, Block, block_bytes, interval, is_dead,
                                       locate, mask_row, write_rows)
 from gemmkit._kernels._numbers cimport ceil_div, clamp, least, round_up
-from gemmkit._kernels._parallel cimport give, parallel_for, take
-from gemmkit._kernels._registry cimport (GK_BF16, GK_BOOL, GK_F64, GK_GEMM, GK_MOST_R, GK_WANTS_LINES, current_cpu, gk_depth, gk_epi_args,
+from gemmkit._kernels._parallel cimport give, parallel_for, take, thread_limit
+from gemmkit._kernels._registry cimport (GK_BF16, GK_BOOL, GK_F32, GK_F64, GK_GEMM, GK_MOST_R, GK_WANTS_LINES, current_cpu, gk_depth, gk_epi_args,
                                          gk_flush_free, gk_least_of, gk_panel_bytes, gk_soft_args, gk_ukr_args, gk_ukr_fn, panel_type,
                                          select_epilogue, select_exact, select_pack, select_row, select_soft)
+
+cdef extern from "masks.h" nogil:
+    enum: GK_MASK_NONE, GK_MASK_SOME, GK_MASK_ALL
+    int gk_mask_kind(const char *src, ptrdiff_t step, ptrdiff_t n)
 
 cdef enum:
     LINE = 64
     BC = 128
-    MOST_PANELS = 16
-    TASKS = 32  # as many are wanted, for the sake of balance among threads
+    BC_BF16 = 256  # half the bytes, and products so fast that what is done once a block shows
+    MOST_PANELS = 32
+    TASKS_PER_THREAD = 4  # for balance
+    TASKS = 32  # keys are cut into chunks if there are fewer panels
     LEAST_CHUNK = 4  # blocks
     FAR_ROWS = 2048  # bytes from one row of V to the next from which strips of columns touch too many pages
     SAFE_LEAST = 27  # biased exponent of 2^-100
@@ -95,8 +101,9 @@ cdef size_t carve(const Attend *a, char *base, Space *s) noexcept nogil:
     return s.bytes
 
 
-cdef inline ptrdiff_t all_panels(const Attend *a) noexcept nogil:
-    return ceil_div(a.rows, a.r)
+# The first row of a panel.  Vectors are dealt out evenly, since a panel of one vector multiplies at half the speed.
+cdef inline ptrdiff_t row_of(const Attend *a, ptrdiff_t panel) noexcept nogil:
+    return least(panel * a.vectors // a.all_panels * a.soft.vl, a.rows)
 
 
 # What a chunk of the keys leaves of a panel: O', maxima, sums.
@@ -125,18 +132,24 @@ cdef void prepare_panels(Attend *a) noexcept nogil:
     a.soft = select_soft(a.acc, a.pv_panel)
     a.r = least(a.qk_row.nr, a.pv_row.nr)
     a.rows = a.lq * a.group
-    a.bc = BC
+    a.bc = BC_BF16 if a.pv_panel == GK_BF16 else BC
     a.splits, a.chunk = 1, ceil_div(a.total, a.bc)
     a.panels = 1
+    a.vectors = ceil_div(a.rows, a.soft.vl)
+    a.all_panels = ceil_div(a.vectors, a.r // a.soft.vl)
+    if a.mask_type == a.acc or (a.acc == GK_F32 and a.widen_mask != NULL):
+        a.turn_mask = select_pack(a.mask_type, a.acc)
     if not materialized and a.rows:
+        # Bits don't depend on how many panels share a pass over the keys, so the number of threads may decide.
         per_panel = a.r * (a.d + a.dv) * a.item
         most = clamp(current_cpu().l2.size // 2 // per_panel, 1, MOST_PANELS) if per_panel else 1
-        a.panels = clamp(heads * all_panels(a) // TASKS, 1, most)
-        if heads * all_panels(a) < TASKS and a.chunk >= 2 * LEAST_CHUNK:
-            a.splits = least(ceil_div(TASKS, heads * all_panels(a)), a.chunk // LEAST_CHUNK)
+        a.panels = clamp(heads * a.all_panels // (TASKS_PER_THREAD * thread_limit()), 1, most)
+        if heads * a.all_panels < TASKS and a.chunk >= 2 * LEAST_CHUNK:
+            a.splits = least(ceil_div(TASKS, heads * a.all_panels), a.chunk // LEAST_CHUNK)
             a.chunk = ceil_div(a.chunk, a.splits)
             a.splits = ceil_div(ceil_div(a.total, a.bc), a.chunk)
-    a.groups = ceil_div(all_panels(a), a.panels)
+            a.panels = 1
+    a.groups = ceil_div(a.all_panels, a.panels)
     a.each = carve(a, NULL, &s)
 
 
@@ -280,10 +293,35 @@ cdef inline double fetch(const Attend *a, const char *at, ptrdiff_t i) noexcept 
     return (<const double *>at)[i] if a.acc == GK_F64 else (<const float *>at)[i]
 
 
+cdef bint looks_dead(const At *t, ptrdiff_t r0, ptrdiff_t w, ptrdiff_t js, ptrdiff_t n) noexcept nogil:
+    """Whether the corners of a tile of a float mask are -inf, so that it is worth counting."""
+    cdef double corner
+    cdef ptrdiff_t x
+    for x in range(4):
+        if mask_row(t.a, t.b, t.kvh, r0 + (w - 1 if x & 1 else 0), js + (n - 1 if x & 2 else 0), 1, <char *>&corner):
+            return False
+    return True
+
+
+cdef int bools(const At *t, ptrdiff_t r0, ptrdiff_t w, ptrdiff_t js, ptrdiff_t n) noexcept nogil:
+    """What w rows of a bool mask have in common."""
+    cdef const Attend *a = t.a
+    cdef ptrdiff_t x, i, h
+    cdef int kind = GK_MASK_SOME, one
+    for x in range(w):
+        i, h = (r0 + x) // a.group, t.kvh * a.group + (r0 + x) % a.group
+        one = gk_mask_kind(a.mask.at + t.b * a.mask.b + h * a.mask.h + i * a.mask.l + js * a.mask.d, a.mask.d, n)
+        if one == GK_MASK_SOME or (x and one != kind):
+            return GK_MASK_SOME
+        kind = one
+    return kind
+
+
 cdef int mask_tile(const At *t, ptrdiff_t r0, ptrdiff_t w, ptrdiff_t js, ptrdiff_t n, gk_soft_args *f) noexcept nogil:
     """The mask of w rows and n keys, as the softmax rows add it."""
     cdef const Attend *a = t.a
-    cdef ptrdiff_t x, i, h, live = 0, last = 0, some = least(n, a.mask_keys - js)
+    cdef int kind
+    cdef ptrdiff_t x, i, h, live = 0, some = least(n, a.mask_keys - js)
     cdef const char *before = NULL
     cdef const char *here
     cdef char *row
@@ -300,24 +338,31 @@ cdef int mask_tile(const At *t, ptrdiff_t r0, ptrdiff_t w, ptrdiff_t js, ptrdiff
             f.bias = NULL
             return MASK_NOTHING
         return MASK_BIAS if live else MASK_NONE_LEFT
+    f.rs_bias, f.one_bias = a.r * a.item, False
+    if a.turn_mask != NULL and a.group == 1 and not looks_dead(t, r0, w, js, some):
+        f.bias = t.s.bias
+        a.turn_mask.panels(a.mask.at + t.b * a.mask.b + t.kvh * a.mask.h + r0 * a.mask.l + js * a.mask.d, a.mask.l, a.mask.d, w, some,
+                           a.r, t.s.bias, NULL)
+        fill(a, t.s.bias, some * a.r, n * a.r)
+        return MASK_BIAS
+    if a.mask_type == GK_BOOL and some == n:
+        kind = bools(t, r0, w, js, n)
+        if kind != GK_MASK_SOME:
+            return MASK_NOTHING if kind == GK_MASK_ALL else MASK_NONE_LEFT
     for x in range(w):
         i, h = (r0 + x) // a.group, t.kvh * a.group + (r0 + x) % a.group
         here = <const char *>(h * a.mask.h + i * a.mask.l)
         row = t.s.stage + x * n * a.item
         if x and here == before:
             memcpy(row, row - n * a.item, n * a.item)
-            live += last
             continue
         before = here
-        last = mask_row(a, t.b, h, i, js, some, row)
+        live += mask_row(a, t.b, h, i, js, some, row)
         fill(a, row, some, n)
-        live += last
     if live == 0:
         return MASK_NONE_LEFT
-    if a.mask_type == GK_BOOL and live == w * n:
-        return MASK_NOTHING
     a.turn.panels(t.s.stage, n * a.item, a.item, w, n, a.r, t.s.bias, NULL)
-    f.bias, f.rs_bias, f.one_bias = t.s.bias, a.r * a.item, False
+    f.bias = t.s.bias
     return MASK_BIAS
 
 
@@ -463,31 +508,33 @@ cdef void panels_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     cdef ptrdiff_t heads = a.batch * a.kv_heads, head = task % heads, part = task // heads % a.splits
     # The last queries first: with causality they take longest.
     cdef ptrdiff_t group = a.groups - 1 - task // heads // a.splits
-    cdef ptrdiff_t first = group * a.panels * a.r, rows = least(a.rows - first, a.panels * a.r), panels = ceil_div(rows, a.r)
-    cdef ptrdiff_t x, p, w, low, high, unused
+    cdef ptrdiff_t first = group * a.panels, panels = least(a.all_panels - first, a.panels)
+    cdef ptrdiff_t x, p, r0, low, high, unused
     t.a, t.b, t.kvh = a, head // a.kv_heads, head % a.kv_heads
     carve(a, a.space + thread * a.each, &t.s)
     for p in range(panels):
-        w = least(a.r, rows - p * a.r)
-        pack_queries(a, &t.s, t.b, t.kvh, first + p * a.r, w, t.s.q + p * round_up(gk_panel_bytes(a.qk_panel, a.r, a.d), LINE))
+        r0 = row_of(a, first + p)
+        pack_queries(a, &t.s, t.b, t.kvh, r0, row_of(a, first + p + 1) - r0, t.s.q + p * round_up(gk_panel_bytes(a.qk_panel, a.r, a.d), LINE))
         begun[p] = False
         for x in range(a.r):
             store(a, t.s.max + p * round_up(a.r * a.item, LINE), x, -INFINITY)
             store(a, t.s.sum + p * round_up(a.r * a.item, LINE), x, 0)
-    interval(a, t.b, first // a.group, &low, &unused)
-    interval(a, t.b, (first + rows - 1) // a.group, &unused, &high)
+    interval(a, t.b, row_of(a, first) // a.group, &low, &unused)
+    interval(a, t.b, (row_of(a, first + panels) - 1) // a.group, &unused, &high)
     for x in range(part * a.chunk, least((part + 1) * a.chunk, ceil_div(a.total, a.bc))):
         if x * a.bc >= high or (x + 1) * a.bc <= low:
             continue
         locate(a, t.b, t.kvh, x, t.s.block, &t.block)
         t.packed_k, t.packed_v, t.keys = False, False, least(t.block.j1, high) - t.block.j0
         for p in range(panels):
-            visit(&t, p, first + p * a.r, least(a.r, rows - p * a.r), &begun[p])
+            r0 = row_of(a, first + p)
+            visit(&t, p, r0, row_of(a, first + p + 1) - r0, &begun[p])
     for p in range(panels):
+        r0 = row_of(a, first + p)
         if a.splits > 1:
-            leave_part(&t, p, (head * all_panels(a) + group * a.panels + p) * a.splits + part, begun[p])
+            leave_part(&t, p, (head * a.all_panels + first + p) * a.splits + part, begun[p])
         else:
-            finish_panel(&t, p, first + p * a.r, least(a.r, rows - p * a.r), begun[p])
+            finish_panel(&t, p, r0, row_of(a, first + p + 1) - r0, begun[p])
     release(a)
 
 
@@ -502,7 +549,8 @@ cdef void merge_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
     """The chunks of one panel, in order."""
     cdef const Attend *a = <const Attend *>context
     cdef At t
-    cdef ptrdiff_t head = task // all_panels(a), r0 = task % all_panels(a) * a.r, w = least(a.r, a.rows - r0), x, line = a.r * a.item
+    cdef ptrdiff_t head = task // a.all_panels, r0 = row_of(a, task % a.all_panels), w = row_of(a, task % a.all_panels + 1) - r0
+    cdef ptrdiff_t x, line = a.r * a.item
     cdef char *into = a.parts + task * a.splits * part_bytes(a)
     t.a, t.b, t.kvh = a, head // a.kv_heads, head % a.kv_heads
     carve(a, a.space + thread * a.each, &t.s)
@@ -539,7 +587,7 @@ cdef void materialized_task(void *context, ptrdiff_t task, int thread) noexcept 
     cdef gk_soft_args f
     cdef bint dead[GK_MOST_R]
     cdef bint begun = False
-    cdef ptrdiff_t heads = a.batch * a.kv_heads, head = task % heads, r0 = task // heads * a.r, w = least(a.r, a.rows - r0)
+    cdef ptrdiff_t heads = a.batch * a.kv_heads, head = task % heads, r0 = row_of(a, task // heads), w = row_of(a, task // heads + 1) - r0
     cdef ptrdiff_t x, line = a.r * a.item, n, blocks = ceil_div(a.total, a.bc), low, high, j0
     cdef double factor = a.factor
     t.a, t.b, t.kvh = a, head // a.kv_heads, head % a.kv_heads
@@ -622,6 +670,6 @@ cdef int run_panels(const Attend *decided, int num_threads) noexcept nogil:
     a.parts = a.space + a.each * num_threads
     parallel_for(materialized_task if a.path == PATH_MATERIALIZED else panels_task, &a, tasks(&a), num_threads)
     if a.splits > 1:
-        parallel_for(merge_task, &a, a.batch * a.kv_heads * all_panels(&a), num_threads)
+        parallel_for(merge_task, &a, a.batch * a.kv_heads * a.all_panels, num_threads)
     give(a.space)
     return 0

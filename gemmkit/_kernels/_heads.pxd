@@ -50,7 +50,8 @@ cdef struct Attend:
     int path
     # What the paths have chosen.
     ptrdiff_t bc  # keys of a block
-    ptrdiff_t rows, r, panels, groups  # rows a key head, rows a panel, panels a task, tasks a key head
+    ptrdiff_t rows, r, panels, groups  # rows a key head, most rows of a panel, panels a task, tasks a key head
+    ptrdiff_t vectors, all_panels  # of a key head's rows, whole vectors and panels, to which vectors are dealt out evenly
     ptrdiff_t splits, chunk  # chunks of blocks whose results are merged, and blocks of each
     int qk_panel, pv_panel  # types of packed panels
     bint packs_k, packs_v, v_lines
@@ -64,6 +65,7 @@ cdef struct Attend:
     const gk_pack *pack_v
     const gk_pack *turn  # panels of the type of sums
     const gk_pack *widen_mask
+    const gk_pack *turn_mask  # panels of the type of sums from the mask as it lies; NULL: rows are converted one by one
     gk_epi_fn finish_q, finish_y
     const gk_soft *soft
     char *parts  # where chunks leave their results
