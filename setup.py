@@ -77,6 +77,7 @@ setup(
             extension("_integers"),
             extension("_integer_plans"),
             extension("_heads"),
+            extension("_masks"),
             extension("_flash"),
             extension("_decode"),
             extension("_descriptor"),

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
-from gemmkit._kernels._decode cimport MOST_ROWS, prepare_decode, run_decode
+from gemmkit._kernels._decode cimport MOST_ROWS, prepare_decode, run_decode, suits_decode
 from gemmkit._kernels._descriptor cimport AttentionDescriptor
 from gemmkit._kernels._flash cimport prepare_panels, run_panels
 from gemmkit._kernels._heads cimport PATH_AUTO, PATH_DECODE, PATH_MATERIALIZED, PATH_STREAMING, Attend, Tensor
@@ -158,7 +158,7 @@ cdef int decide(Attend *a, int path) except -1:
             raise ValueError(f"path: qk_matmul_output is a result of the materialized path only, got {PATH_NAMES[path]!r}")
         path = PATH_MATERIALIZED
     elif path == PATH_AUTO:
-        path = PATH_DECODE if a.lq * a.group <= MOST_ROWS else PATH_STREAMING
+        path = PATH_DECODE if suits_decode(a) else PATH_STREAMING
     if path == PATH_DECODE and a.lq * a.group > MOST_ROWS:
         raise ValueError(f"path: 'decode' takes up to {MOST_ROWS} queries a key head, here are {a.lq * a.group}")
     a.path = path

@@ -6,13 +6,27 @@ neighbouring keys, by the same rows that serve panels; then rows of V are added 
 from libc.math cimport INFINITY, exp
 from libc.string cimport memcpy, memset
 
-from gemmkit._kernels._heads cimport Attend, Block, block_bytes, interval, is_dead, locate, mask_row, write_rows
+from gemmkit._kernels._heads cimport Attend, Block, block_bytes, interval, locate, write_rows
+from gemmkit._kernels._masks cimport is_dead, mask_row
 from gemmkit._kernels._numbers cimport ceil_div, clamp, least, round_up
 from gemmkit._kernels._parallel cimport give, parallel_for, take
-from gemmkit._kernels._registry cimport (GK_DOT, GK_F64, GK_GEMM, GK_STREAM, gk_epi_args, gk_soft_args, gk_ukr_args, select_epilogue,
+from gemmkit._kernels._registry cimport (GK_BF16, GK_DOT, GK_F64, GK_GEMM, GK_STREAM, gk_epi_args, gk_soft_args, gk_ukr_args, panel_type, select_epilogue,
                                          select_pack, select_row, select_soft)
 
+cdef extern from *:
+    """
+    /* Lines of the keys that the tiles after the next will read: short rows end before prefetchers have followed them. */
+    static inline void gk_prefetch(const char *p, ptrdiff_t rows, ptrdiff_t apart, ptrdiff_t bytes)
+    {
+        for (ptrdiff_t i = 0; i < rows; i++, p += apart)
+            for (ptrdiff_t at = 0; at < bytes; at += 64)
+                __builtin_prefetch(p + at);
+    }
+    """
+    void gk_prefetch(const char *p, ptrdiff_t rows, ptrdiff_t apart, ptrdiff_t bytes) noexcept nogil
+
 cdef enum:
+    AHEAD = 16
     LINE = 64
     BC = 256  # keys of a block: K's part stays in L2 while further rows of Q pass
     TASKS = 32
@@ -70,6 +84,14 @@ cdef size_t carve(const Attend *a, char *base, Space *s) noexcept nogil:
 # What a chunk of the keys leaves: O, maxima, sums.
 cdef inline size_t part_bytes(const Attend *a) noexcept nogil:
     return round_up(a.rows * (a.dv + 2) * a.item, LINE)
+
+
+cdef bint suits_decode(const Attend *a) noexcept nogil:
+    """Measured: rows from which a panel of one vector is faster.  Panels of BF16 win early; where K and V would be widened for
+    panels, late."""
+    cdef ptrdiff_t rows = a.lq * a.group, vl = select_soft(a.acc, a.acc).vl
+    cdef int eighths = 3 if panel_type(a.q_type, a.q_type) == GK_BF16 else 6 if a.q_type == a.acc else 8
+    return rows <= MOST_ROWS and (rows <= 1 or 8 * rows <= eighths * vl)
 
 
 cdef void prepare_decode(Attend *a) noexcept nogil:
@@ -131,6 +153,8 @@ cdef void multiply_keys(const Attend *a, const Space *s, const Block *at, ptrdif
         while j < n:
             g.b, g.n = k + j * g.cs_b, least(nr, n - j)
             g.c = s.s + i * g.rs_c + j * a.item
+            if i == 0:
+                gk_prefetch(g.b + AHEAD * g.cs_b, nr, g.cs_b, a.d * a.q_item)
             a.qk_row.fn(&g)
             j += nr
         i += mr

@@ -4,20 +4,15 @@ A lane is a query: S' = K Q' and O' += V' P are products of the tile row whose A
 them is vertical.  docs/attention.md has the loops, and which of these tiles stays where.
 """
 from libc.math cimport INFINITY, exp
-from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy, memset
 
-from gemmkit._kernels._heads cimport (MASK_BIAS, MASK_NONE_LEFT, MASK_NOTHING, PATH_MATERIALIZED, Attend, Block, block_bytes, interval, is_dead,
-                                      locate, mask_row, write_rows)
+from gemmkit._kernels._heads cimport PATH_MATERIALIZED, Attend, Block, block_bytes, fetch, interval, locate, store, write_rows
+from gemmkit._kernels._masks cimport MASK_NONE_LEFT, is_dead, mask_tile
 from gemmkit._kernels._numbers cimport ceil_div, clamp, least, round_up
 from gemmkit._kernels._parallel cimport give, parallel_for, take, thread_limit
-from gemmkit._kernels._registry cimport (GK_BF16, GK_BOOL, GK_F32, GK_F64, GK_GEMM, GK_MOST_R, GK_WANTS_LINES, current_cpu, gk_depth, gk_epi_args,
+from gemmkit._kernels._registry cimport (GK_BF16, GK_F32, GK_F64, GK_GEMM, GK_MOST_R, GK_WANTS_LINES, current_cpu, gk_depth, gk_epi_args,
                                          gk_flush_free, gk_least_of, gk_panel_bytes, gk_soft_args, gk_ukr_args, gk_ukr_fn, panel_type,
                                          select_epilogue, select_exact, select_pack, select_row, select_soft)
-
-cdef extern from "masks.h" nogil:
-    enum: GK_MASK_NONE, GK_MASK_SOME, GK_MASK_ALL
-    int gk_mask_kind(const char *src, ptrdiff_t step, ptrdiff_t n)
 
 cdef enum:
     LINE = 64
@@ -275,97 +270,6 @@ cdef void multiply_values(At *t, const char *weights, ptrdiff_t js, ptrdiff_t n,
         i += mr
 
 
-cdef void fill(const Attend *a, char *row, ptrdiff_t j, ptrdiff_t n) noexcept nogil:
-    """-inf for keys that the mask does not have."""
-    while j < n:
-        store(a, row, j, -INFINITY)
-        j += 1
-
-
-cdef inline void store(const Attend *a, char *at, ptrdiff_t i, double x) noexcept nogil:
-    if a.acc == GK_F64:
-        (<double *>at)[i] = x
-    else:
-        (<float *>at)[i] = <float>x
-
-
-cdef inline double fetch(const Attend *a, const char *at, ptrdiff_t i) noexcept nogil:
-    return (<const double *>at)[i] if a.acc == GK_F64 else (<const float *>at)[i]
-
-
-cdef bint looks_dead(const At *t, ptrdiff_t r0, ptrdiff_t w, ptrdiff_t js, ptrdiff_t n) noexcept nogil:
-    """Whether the corners of a tile of a float mask are -inf, so that it is worth counting."""
-    cdef double corner
-    cdef ptrdiff_t x
-    for x in range(4):
-        if mask_row(t.a, t.b, t.kvh, r0 + (w - 1 if x & 1 else 0), js + (n - 1 if x & 2 else 0), 1, <char *>&corner):
-            return False
-    return True
-
-
-cdef int bools(const At *t, ptrdiff_t r0, ptrdiff_t w, ptrdiff_t js, ptrdiff_t n) noexcept nogil:
-    """What w rows of a bool mask have in common."""
-    cdef const Attend *a = t.a
-    cdef ptrdiff_t x, i, h
-    cdef int kind = GK_MASK_SOME, one
-    for x in range(w):
-        i, h = (r0 + x) // a.group, t.kvh * a.group + (r0 + x) % a.group
-        one = gk_mask_kind(a.mask.at + t.b * a.mask.b + h * a.mask.h + i * a.mask.l + js * a.mask.d, a.mask.d, n)
-        if one == GK_MASK_SOME or (x and one != kind):
-            return GK_MASK_SOME
-        kind = one
-    return kind
-
-
-cdef int mask_tile(const At *t, ptrdiff_t r0, ptrdiff_t w, ptrdiff_t js, ptrdiff_t n, gk_soft_args *f) noexcept nogil:
-    """The mask of w rows and n keys, as the softmax rows add it."""
-    cdef const Attend *a = t.a
-    cdef int kind
-    cdef ptrdiff_t x, i, h, live = 0, some = least(n, a.mask_keys - js)
-    cdef const char *before = NULL
-    cdef const char *here
-    cdef char *row
-    f.bias = NULL
-    if a.mask_type < 0:
-        return MASK_NOTHING
-    if some <= 0:
-        return MASK_NONE_LEFT
-    if a.mask.h == 0 and a.mask.l == 0:
-        live = mask_row(a, t.b, 0, 0, js, some, t.s.bias)
-        fill(a, t.s.bias, some, n)
-        f.bias, f.rs_bias, f.one_bias = t.s.bias, a.item, True
-        if a.mask_type == GK_BOOL and live == n:
-            f.bias = NULL
-            return MASK_NOTHING
-        return MASK_BIAS if live else MASK_NONE_LEFT
-    f.rs_bias, f.one_bias = a.r * a.item, False
-    if a.turn_mask != NULL and a.group == 1 and not looks_dead(t, r0, w, js, some):
-        f.bias = t.s.bias
-        a.turn_mask.panels(a.mask.at + t.b * a.mask.b + t.kvh * a.mask.h + r0 * a.mask.l + js * a.mask.d, a.mask.l, a.mask.d, w, some,
-                           a.r, t.s.bias, NULL)
-        fill(a, t.s.bias, some * a.r, n * a.r)
-        return MASK_BIAS
-    if a.mask_type == GK_BOOL and some == n:
-        kind = bools(t, r0, w, js, n)
-        if kind != GK_MASK_SOME:
-            return MASK_NOTHING if kind == GK_MASK_ALL else MASK_NONE_LEFT
-    for x in range(w):
-        i, h = (r0 + x) // a.group, t.kvh * a.group + (r0 + x) % a.group
-        here = <const char *>(h * a.mask.h + i * a.mask.l)
-        row = t.s.stage + x * n * a.item
-        if x and here == before:
-            memcpy(row, row - n * a.item, n * a.item)
-            continue
-        before = here
-        live += mask_row(a, t.b, h, i, js, some, row)
-        fill(a, row, some, n)
-    if live == 0:
-        return MASK_NONE_LEFT
-    a.turn.panels(t.s.stage, n * a.item, a.item, w, n, a.r, t.s.bias, NULL)
-    f.bias = t.s.bias
-    return MASK_BIAS
-
-
 cdef void set_bounds(const At *t, ptrdiff_t r0, ptrdiff_t w, ptrdiff_t js, ptrdiff_t n, gk_soft_args *f) noexcept nogil:
     """Which of the tile's keys each lane sees."""
     cdef ptrdiff_t x, i, before = -1, low = 0, high = 0
@@ -409,7 +313,7 @@ cdef void visit(At *t, ptrdiff_t panel, ptrdiff_t r0, ptrdiff_t w, bint *begun) 
     if n <= 0:
         return
     start_softmax(t, panel, w, &f)
-    mask = mask_tile(t, r0, w, js, n, &f)
+    mask = mask_tile(a, t.b, t.kvh, r0, w, js, n, t.s.stage, t.s.bias, &f)
     if mask == MASK_NONE_LEFT:
         return
     if most_low > js or least_high < high:
@@ -614,7 +518,7 @@ cdef void materialized_task(void *context, ptrdiff_t task, int thread) noexcept 
         j0 = x * a.bc
         f.s, f.n = t.s.s + j0 * line, least(a.bc, a.total - j0)
         set_bounds(&t, r0, w, j0, f.n, &f)  # always, so that scan stores what it has multiplied
-        if mask_tile(&t, r0, w, j0, f.n, &f) == MASK_NONE_LEFT:
+        if mask_tile(a, t.b, t.kvh, r0, w, j0, f.n, t.s.stage, t.s.bias, &f) == MASK_NONE_LEFT:
             for n in range(f.lanes):
                 store(a, t.s.high, n, 0)
         a.soft.scan(&f)

@@ -1,18 +1,13 @@
 """One decided call of attention, and what its paths share: which keys a query sees, masks as numbers."""
 from libc.stdint cimport int64_t
 
-from gemmkit._kernels._registry cimport gk_epi_fn, gk_pack, gk_soft, gk_ukr
+from gemmkit._kernels._registry cimport GK_F64, gk_epi_fn, gk_pack, gk_soft, gk_ukr
 
 cdef enum Path:
     PATH_AUTO = 0
     PATH_STREAMING = 1
     PATH_MATERIALIZED = 2
     PATH_DECODE = 3
-
-cdef enum MaskTile:
-    MASK_NOTHING = 0  # every key of the tile takes part as it is
-    MASK_BIAS = 1
-    MASK_NONE_LEFT = 2  # no key takes part
 
 # An operand [batch, heads, length, size] where it lies; strides are bytes.
 cdef struct Tensor:
@@ -74,10 +69,6 @@ cdef struct Attend:
 
 # Keys that query i of a batch sees: low <= key < high.
 cdef void interval(const Attend *a, ptrdiff_t b, ptrdiff_t i, ptrdiff_t *low, ptrdiff_t *high) noexcept nogil
-# Numbers of the mask for one query: n keys from j on, of the type of sums; returns how many take part.
-cdef ptrdiff_t mask_row(const Attend *a, ptrdiff_t b, ptrdiff_t h, ptrdiff_t i, ptrdiff_t j, ptrdiff_t n, char *dst) noexcept nogil
-# Whether the bias leaves a query no key at all.
-cdef bint is_dead(const Attend *a, ptrdiff_t b, ptrdiff_t h, ptrdiff_t i) noexcept nogil
 # Block x of the keys, bc of them.  One that begins in the past and ends in the new keys is copied to `space`, block_bytes of
 # it, so that sums don't depend on where the past ends.
 cdef void locate(const Attend *a, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t x, char *space, Block *at) noexcept nogil
@@ -85,3 +76,14 @@ cdef size_t block_bytes(const Attend *a) noexcept nogil
 # Rows of sums [w][n], each rs bytes apart, become rows of a result; `real` rows from r0 on.
 cdef void write_rows(const Attend *a, const Tensor *to, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t r0, ptrdiff_t w, const char *rows,
                      ptrdiff_t rs, ptrdiff_t column, ptrdiff_t n, double alpha) noexcept nogil
+
+# Numbers of the type of sums.
+cdef inline void store(const Attend *a, char *at, ptrdiff_t i, double x) noexcept nogil:
+    if a.acc == GK_F64:
+        (<double *>at)[i] = x
+    else:
+        (<float *>at)[i] = <float>x
+
+
+cdef inline double fetch(const Attend *a, const char *at, ptrdiff_t i) noexcept nogil:
+    return (<const double *>at)[i] if a.acc == GK_F64 else (<const float *>at)[i]

@@ -5,13 +5,7 @@ Row r of a key head is query r // group of query head `key head * group + r % gr
 from libc.string cimport memcpy
 
 from gemmkit._kernels._numbers cimport ceil_div, least, round_up
-from gemmkit._kernels._registry cimport GK_BF16, GK_F16, GK_F32, GK_F64, gk_epi_args
-
-cdef extern from "masks.h" nogil:
-    ptrdiff_t gk_mask_row_f32(int type, const char *src, ptrdiff_t step, ptrdiff_t n, float *dst)
-    ptrdiff_t gk_mask_row_f64(int type, const char *src, ptrdiff_t step, ptrdiff_t n, double *dst)
-
-cdef enum: AT_ONCE = 256  # elements of a mask row that are converted on the stack
+from gemmkit._kernels._registry cimport gk_epi_args
 
 
 cdef void interval(const Attend *a, ptrdiff_t b, ptrdiff_t i, ptrdiff_t *low, ptrdiff_t *high) noexcept nogil:
@@ -32,39 +26,6 @@ cdef void interval(const Attend *a, ptrdiff_t b, ptrdiff_t i, ptrdiff_t *low, pt
     high[0] = n if n > 0 else 0
 
 
-cdef ptrdiff_t mask_row(const Attend *a, ptrdiff_t b, ptrdiff_t h, ptrdiff_t i, ptrdiff_t j, ptrdiff_t n, char *dst) noexcept nogil:
-    cdef const char *src = a.mask.at + b * a.mask.b + h * a.mask.h + i * a.mask.l + j * a.mask.d
-    cdef float wide[AT_ONCE]
-    cdef ptrdiff_t at, some, live
-    if a.mask_type != GK_F16 and a.mask_type != GK_BF16:
-        if a.acc == GK_F64:
-            return gk_mask_row_f64(a.mask_type, src, a.mask.d, n, <double *>dst)
-        return gk_mask_row_f32(a.mask_type, src, a.mask.d, n, <float *>dst)
-    at = live = 0
-    while at < n:
-        some = least(AT_ONCE, n - at)
-        a.widen_mask.lines(src + at * a.mask.d, 0, a.mask.d, 1, some, 1, <char *>&wide[0], NULL)
-        if a.acc == GK_F64:
-            live += gk_mask_row_f64(GK_F32, <char *>&wide[0], 4, some, <double *>dst + at)
-        else:
-            live += gk_mask_row_f32(GK_F32, <char *>&wide[0], 4, some, <float *>dst + at)
-        at += some
-    return live
-
-
-cdef bint is_dead(const Attend *a, ptrdiff_t b, ptrdiff_t h, ptrdiff_t i) noexcept nogil:
-    cdef double row[AT_ONCE]
-    cdef ptrdiff_t j, high
-    interval(a, b, i, &j, &high)
-    if a.mask_type < 0:
-        return j >= high
-    while j < high:
-        if mask_row(a, b, h, i, j, least(AT_ONCE, high - j), <char *>&row[0]):
-            return False
-        j += AT_ONCE
-    return True
-
-
 cdef void copy_rows(char *to, const char *src, ptrdiff_t s_l, ptrdiff_t s_d, ptrdiff_t l, ptrdiff_t d, ptrdiff_t item) noexcept nogil:
     cdef ptrdiff_t i, c
     for i in range(l):
@@ -83,9 +44,10 @@ cdef size_t block_bytes(const Attend *a) noexcept nogil:
 
 cdef void locate(const Attend *a, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t x, char *space, Block *at) noexcept nogil:
     cdef ptrdiff_t first = a.piece[0].count, j0 = x * a.bc, j1 = least(a.total, j0 + a.bc), n
-    cdef const Piece *piece = &a.piece[0] if j0 < first else &a.piece[1]
+    cdef bint is_past = j0 < first
+    cdef const Piece *piece = &a.piece[not is_past]
     cdef const Piece *rest = &a.piece[1]
-    cdef ptrdiff_t start = 0 if j0 < first else first
+    cdef ptrdiff_t start = 0 if is_past else first
     at.j0, at.j1 = j0, j1
     at.k_l, at.k_d, at.v_l, at.v_d = piece.k.l, piece.k.d, piece.v.l, piece.v.d
     at.k = piece.k.at + b * piece.k.b + kvh * piece.k.h + (j0 - start) * piece.k.l
