@@ -5,6 +5,7 @@ from typing import Any, Literal, TextIO
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from gemmkit._cache import KVCache as KVCache
 from gemmkit._packed import PackedInt4 as PackedInt4
 from gemmkit._quantize import dequantize as dequantize
 from gemmkit._quantize import dynamic_quantize_linear as dynamic_quantize_linear
@@ -55,6 +56,145 @@ def qlinear_matmul(
     *,
     out: NDArray[Any] | None = None,
 ) -> Any: ...
+
+_Output = Literal["y", "present_key", "present_value", "qk_matmul_output"]
+_Input = Literal["q", "k", "v", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen", "cache"]
+
+# An array if outputs is ("y",), else a named tuple of those asked for.
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    attn_mask: ArrayLike | None = None,
+    past_key: ArrayLike | None = None,
+    past_value: ArrayLike | None = None,
+    nonpad_kv_seqlen: ArrayLike | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    softcap: float = 0.0,
+    q_num_heads: int | None = None,
+    kv_num_heads: int | None = None,
+    qk_matmul_output_mode: int = 0,
+    softmax_precision: DTypeLike | None = None,
+    left_window_size: int = -1,
+    right_window_size: int = -1,
+    outputs: Sequence[_Output] = ("y",),
+    out: NDArray[Any] | None = None,
+    cache: KVCache | None = None,
+) -> Any: ...
+
+class AttentionDescriptor:
+    def __init__(
+        self,
+        inputs: Sequence[_Input] = ("q", "k", "v"),
+        outputs: Sequence[_Output] = ("y",),
+        *,
+        scale: float | None = None,
+        is_causal: bool = False,
+        softcap: float = 0.0,
+        q_num_heads: int | None = None,
+        kv_num_heads: int | None = None,
+        qk_matmul_output_mode: int = 0,
+        softmax_precision: DTypeLike | None = None,
+        left_window_size: int = -1,
+        right_window_size: int = -1,
+    ) -> None: ...
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+    @property
+    def outputs(self) -> tuple[str, ...]: ...
+    @property
+    def scale(self) -> float | None: ...
+    @property
+    def is_causal(self) -> bool: ...
+    @property
+    def softcap(self) -> float: ...
+    @property
+    def q_num_heads(self) -> int | None: ...
+    @property
+    def kv_num_heads(self) -> int | None: ...
+    @property
+    def qk_matmul_output_mode(self) -> int: ...
+    @property
+    def softmax_precision(self) -> np.dtype[Any] | None: ...
+    @property
+    def left_window_size(self) -> int: ...
+    @property
+    def right_window_size(self) -> int: ...
+
+class AttentionPlan:
+    def __init__(
+        self,
+        descriptor: AttentionDescriptor,
+        q_shape: Iterable[int],
+        k_shape: Iterable[int],
+        v_shape: Iterable[int],
+        dtype: DTypeLike,
+        *,
+        mask_shape: Iterable[int] | None = None,
+        mask_dtype: DTypeLike = ...,
+        past_length: int = 0,
+        v_dtype: DTypeLike | None = None,
+        path: Literal["auto", "streaming", "materialized", "decode"] = "auto",
+    ) -> None: ...
+    def __call__(
+        self,
+        q: ArrayLike,
+        k: ArrayLike,
+        v: ArrayLike,
+        attn_mask: ArrayLike | None = None,
+        past_key: ArrayLike | None = None,
+        past_value: ArrayLike | None = None,
+        nonpad_kv_seqlen: ArrayLike | None = None,
+        *,
+        out: NDArray[Any] | None = None,
+        cache: KVCache | None = None,
+    ) -> Any: ...
+    @property
+    def descriptor(self) -> AttentionDescriptor: ...
+    @property
+    def q_shape(self) -> tuple[int, ...]: ...
+    @property
+    def k_shape(self) -> tuple[int, ...]: ...
+    @property
+    def v_shape(self) -> tuple[int, ...]: ...
+    @property
+    def y_shape(self) -> tuple[int, ...]: ...
+    @property
+    def mask_shape(self) -> tuple[int, ...] | None: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def v_dtype(self) -> np.dtype[Any]: ...
+    @property
+    def layout(self) -> Literal["BHLD", "BLHD"]: ...
+    @property
+    def group_size(self) -> int: ...
+    @property
+    def head_map(self) -> tuple[int, ...]: ...
+    @property
+    def total_length(self) -> int: ...
+    @property
+    def mask_broadcast(self) -> tuple[bool, bool, bool, bool] | None: ...
+    @property
+    def path(self) -> Literal["streaming", "materialized", "decode"]: ...
+    @property
+    def br(self) -> int: ...
+    @property
+    def bc(self) -> int: ...
+    @property
+    def panels(self) -> int: ...
+    @property
+    def splits(self) -> int: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def workspace_bytes(self) -> int: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def kernels(self) -> tuple[str, str, str]: ...
 
 class _Plan:
     @property

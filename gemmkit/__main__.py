@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -33,6 +35,8 @@ WIDE = ("float32", "float64")
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "int32", "int64")
 ALL = WIDE + NARROW + ("float8_e4m3fnuz", "float8_e5m2fnuz")
+ATTENTION = (("prefill", 8, 8, 256, 256, 64, False), ("causal", 8, 8, 512, 512, 64, True), ("grouped", 16, 4, 256, 512, 128, False),
+             ("decode", 16, 4, 1, 2048, 128, False))
 GEMM_TYPES = ("int32", "uint32", "int64", "uint64")  # the integers of Gemm
 WHOLE = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 ROUNDS = 7
@@ -137,6 +141,35 @@ def measure_integers(dtype: str, peak: float, m: int, n: int, k: int) -> bool:
     return right
 
 
+def attention_in_numpy(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool, dtype: Any) -> np.ndarray:
+    """The textbook's attention, all scores at once."""
+    k, v = (np.repeat(x.astype(dtype), q.shape[1] // k.shape[1], axis=1) for x in (k, v))
+    scores = q.astype(dtype) @ k.swapaxes(-1, -2) / dtype(math.sqrt(q.shape[-1]))
+    if causal:
+        scores[..., np.arange(q.shape[2])[:, None] < np.arange(k.shape[2])] = -np.inf
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    y: np.ndarray = weights @ v / weights.sum(axis=-1, keepdims=True)
+    return y
+
+
+def measure_attention(dtype: str, name: str, heads: int, kv_heads: int, queries: int, keys: int, size: int, causal: bool) -> bool:
+    """One line of the tour for attention."""
+    rng = np.random.default_rng(0)
+    shapes = ((1, heads, queries, size), (1, kv_heads, keys, size), (1, kv_heads, keys, size))
+    q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+    plan = gemmkit.AttentionPlan(gemmkit.AttentionDescriptor(is_causal=causal), *shapes, dtype)
+    seconds, numpys = alternate(lambda: gemmkit.attention(q, k, v, is_causal=causal),
+                                lambda: attention_in_numpy(q, k, v, causal, np.float32))
+    exact = attention_in_numpy(q, k, v, causal, np.float64)
+    error = np.abs(gemmkit.attention(q, k, v, is_causal=causal).astype(np.float64) - exact).max()
+    # Weights that add up to 1 and values within some 5: a few roundings of the type that holds the weights, or the result.
+    bound = 32 * (2.0**-24 if dtype == "float32" else 2.0**-9)
+    rate = 4e-9 * heads * queries * keys * size / (2 if causal else 1) / seconds
+    sizes = f"{queries} x {keys}, {heads}/{kv_heads} x {size}"
+    print(f"{name:>10} {sizes:>24} {plan.path:>12} {rate:8.1f} {numpys / seconds:8.2f} {error / bound:12.3f}", flush=True)
+    return bool(error <= bound)
+
+
 def tour() -> int:
     """The main job: what was found, then each shape and type against numpy in the same run, on one thread."""
     if "OPENBLAS_NUM_THREADS" not in os.environ:
@@ -160,7 +193,13 @@ def tour() -> int:
             print(f"{'M x N x K':>18} {'algorithm':>10} {'Gop/s':>8} {'of peak':>8} {'x numpy':>8}{upcast} {'result':>12}")
             for m, n, k in NARROW_SHAPES[:-1] if dtype != "int8" else NARROW_SHAPES:
                 right = measure_integers(dtype, peak, m, n, k) and right
-    print("\nx numpy: numpy.matmul's time over gemmkit's, arrays as they are (bytes as int32); x f32: through float32 copies and back")
+        for dtype in ("float32", "bfloat16"):
+            print(f"\nattention, {dtype}, one thread; queries x keys, query heads / key heads x head size")
+            print(f"{'':>10} {'':>24} {'path':>12} {'GFLOP/s':>8} {'x numpy':>8} {'error/bound':>12}")
+            for case in ATTENTION:
+                right = measure_attention(dtype, *case) and right
+    print("\nx numpy: numpy.matmul's time over gemmkit's, arrays as they are (bytes as int32); x f32: through float32 copies and back;"
+          "\nattention beside the textbook formula in numpy, in float32")
     if not right:
         print("gemmkit: a result is wrong or outside its error bound", file=sys.stderr)
     return 0 if right else 1

@@ -74,14 +74,6 @@ def gelu_rows(x: Array, rows: int = 32) -> Array:
     return out
 
 
-def softmax(scores: Array) -> Array:
-    """Softmax over the last axis; rows may hold -inf but not only -inf."""
-    p = scores - scores.max(axis=-1, keepdims=True)
-    np.exp(p, out=p)
-    p /= p.sum(axis=-1, keepdims=True)
-    return p
-
-
 def layer_norm(x: Array, weight: Array, bias: Array, eps: float) -> Array:
     """Normalise the last axis to mean 0 and variance 1, then scale and shift."""
     y = x - x.mean(axis=-1, keepdims=True)

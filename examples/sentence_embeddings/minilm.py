@@ -1,14 +1,13 @@
-"""MiniLM-L6 sentence embeddings with every matrix product in gemmkit."""
+"""MiniLM-L6 sentence embeddings with every matrix product, and attention, in gemmkit."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import gemmkit
 import numpy as np
 from checkpoint import Checkpoint, load_checkpoint
-from elementwise import Array, gelu_rows, layer_norm, mean_pool, softmax, unit_rows
+from elementwise import Array, gelu_rows, layer_norm, mean_pool, unit_rows
 from linear import FLOAT32, Precision, linear
 
 
@@ -49,27 +48,21 @@ class Block:
         self.output_norm = LayerNorm(*pair("output.LayerNorm"), eps)
         self.heads = checkpoint.config.heads
 
-    def __call__(self, x: Array, key_bias: Array) -> Array:
-        x = self.attention_norm(x + self.attention_out(self._attend(x, key_bias)))
+    def __call__(self, x: Array, mask: Array) -> Array:
+        x = self.attention_norm(x + self.attention_out(self._attend(x, mask)))
         return self.output_norm(x + self.narrow(gelu_rows(self.widen(x))))
 
-    def _attend(self, x: Array, key_bias: Array) -> Array:
-        """Attention of every head; key_bias is (B, T), -inf at padding."""
-        batch, tokens = key_bias.shape
-        hidden = x.shape[1]
-        size = hidden // self.heads
-        # (B, T, 3, heads, size) -> three (B, heads, T, size). These are
-        # strided views: gemmkit.matmul reads them where they lie.
-        qkv = self.qkv(x).reshape(batch, tokens, 3, self.heads, size)
-        q, k, v = qkv.transpose(2, 0, 3, 1, 4)
-        scores = gemmkit.matmul(q, k.swapaxes(-1, -2), out_dtype=FLOAT32)
-        scores *= 1.0 / math.sqrt(size)
-        scores += key_bias[:, None, None, :]
-        # Written through a transposed view, the heads come out side by side.
-        merged = np.empty((batch, tokens, self.heads, size), v.dtype)
-        weights = softmax(scores).astype(v.dtype, copy=False)
-        gemmkit.matmul(weights, v, out=merged.transpose(0, 2, 1, 3))
-        return merged.reshape(batch * tokens, hidden)
+    def _attend(self, x: Array, mask: Array) -> Array:
+        """Attention of every head; mask is (B, T), true at tokens, so that none sees padding."""
+        batch, tokens = mask.shape
+        # (B, T, 3, hidden): Q, K and V are strided views, whose last axis gemmkit.attention
+        # takes for heads beside each other. It reads them where they lie.
+        q, k, v = np.moveaxis(self.qkv(x).reshape(batch, tokens, 3, -1), 2, 0)
+        attended = gemmkit.attention(
+            q, k, v, mask[:, None, None, :], q_num_heads=self.heads, kv_num_heads=self.heads
+        )
+        merged: Array = attended.reshape(batch * tokens, -1)
+        return merged
 
 
 class MiniLM:
@@ -116,11 +109,9 @@ class MiniLM:
         batch, tokens = ids.shape
         x = (self.words[ids] + self.positions[:tokens]).reshape(batch * tokens, -1)
         x = self.embedding_norm(x)
-        # exp(-inf) is exactly 0: no token sees padding. What the padding
-        # rows themselves compute is finite and never read.
-        key_bias = np.where(mask, 0.0, -np.inf).astype(x.dtype)
+        # What the padding rows themselves compute is finite and never read.
         for block in self.blocks:
-            x = block(x, key_bias)
+            x = block(x, mask)
         return unit_rows(mean_pool(x.reshape(batch, tokens, -1), mask))
 
 

@@ -234,18 +234,17 @@ def test_types_of_the_products(dtype: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert block.widen(x).dtype == np.float32
 
     seen = []
-    matmul = gemmkit.matmul
+    attention = gemmkit.attention
 
-    def watched(a: Array, b: Array, out: Array | None = None, **options: Any) -> Array:
-        y: Array = matmul(a, b, out, **options)
-        seen.append((a.dtype, b.dtype, y.dtype))
+    def watched(q: Array, k: Array, v: Array, *inputs: Any, **options: Any) -> Array:
+        y: Array = attention(q, k, v, *inputs, **options)
+        seen.append((q.dtype, k.dtype, v.dtype, y.dtype))
         return y
 
-    monkeypatch.setattr(gemmkit, "matmul", watched)
+    monkeypatch.setattr(gemmkit, "attention", watched)
     model.encode(["attention"])
-    # Scores stay in float32 for the softmax; what is attended goes into a product.
-    scores, attended = (activations, activations, np.float32), (activations,) * 3
-    assert seen == [scores, attended] * 2
+    # What is attended goes into a product, so it stays narrow; softmax is in float32 all the same.
+    assert seen == [(activations,) * 4] * 2
 
 
 @pytest.mark.parametrize("narrow", [False, True])
@@ -391,7 +390,7 @@ def test_rows_of_an_integer_layer_are_independent() -> None:
 
 def test_types_of_the_integer_products(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    matmul, real_plan = gemmkit.matmul, gemmkit.MatMulIntegerPlan
+    attention, real_plan = gemmkit.attention, gemmkit.MatMulIntegerPlan
 
     def integer_plan(a_shape: Any, b_shape: Any, *types: Any, **options: Any) -> Any:
         plan = real_plan(a_shape, b_shape, *types, **options)
@@ -404,22 +403,22 @@ def test_types_of_the_integer_products(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return call
 
-    def watched(a: Array, b: Array, *args: Any, **options: Any) -> Array:
-        y: Array = matmul(a, b, *args, **options)
-        seen.append((a.dtype, b.dtype, y.dtype))
+    def watched(q: Array, k: Array, *args: Any, **options: Any) -> Array:
+        y: Array = attention(q, k, *args, **options)
+        seen.append((q.dtype, k.dtype, y.dtype))
         return y
 
     def gemm(*args: Any, **options: Any) -> Array:
         pytest.fail("a layer in floats")
 
     monkeypatch.setattr(gemmkit, "MatMulIntegerPlan", integer_plan)
-    monkeypatch.setattr(gemmkit, "matmul", watched)
+    monkeypatch.setattr(gemmkit, "attention", watched)
     monkeypatch.setattr(gemmkit, "gemm", gemm)
     model = MiniLM(random_checkpoint(6), "int8")
     model.encode(["attention"])
-    product, attention = (np.uint8, np.int32), (np.float32,) * 3
+    product, attended = (np.uint8, np.int32), (np.float32,) * 3
     plans = [((ROW_STEP, k), (k, n)) for n, k in ((192, 64), (64, 64), (256, 64), (64, 256))]
-    layer = [plans[0], product, attention, attention]
+    layer = [plans[0], product, attended]
     layer += [step for plan in plans[1:] for step in (plan, product)]
     assert seen == layer * 2
     # As many rows again, rounded up: the plans are there.

@@ -29,6 +29,14 @@ GK_INLINE __m128i gk_load_bytes_avx2(const char *p, int bytes)
     return _mm_set_epi64x((long long)high, (long long)low);
 }
 
+GK_INLINE __m256 gk_widen_bool_avx2(__m128i x)
+{
+    const __m256i none = _mm256_cvtepi8_epi32(_mm_cmpeq_epi8(x, _mm_setzero_si128()));
+    return _mm256_and_ps(_mm256_castsi256_ps(none), _mm256_set1_ps(-__builtin_inff()));
+}
+GK_INLINE __m256 gk_load_bool_avx2(const char *p) { return gk_widen_bool_avx2(_mm_loadl_epi64((const __m128i *)p)); }
+GK_INLINE __m256 gk_load_part_bool_avx2(const char *p, int n) { return gk_widen_bool_avx2(gk_load_bytes_avx2(p, n)); }
+
 GK_INLINE __m256 gk_widen_f16_avx2(__m128i x) { return _mm256_cvtph_ps(x); }
 
 GK_INLINE __m256 gk_widen_bf16_avx2(__m128i x)

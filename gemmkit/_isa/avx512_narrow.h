@@ -104,6 +104,10 @@ GK_INLINE __m256i gk_narrow_bf16_avx512(__m512 v) { return _mm512_cvtepi32_epi16
         _mm_mask_storeu_epi8(p, gk_first_avx512(n), codes);                                                       \
     }
 
+GK_INLINE __m512 gk_widen_bool_avx512(__m128i x) { return _mm512_maskz_mov_ps(_mm_testn_epi8_mask(x, x), _mm512_set1_ps(-__builtin_inff())); }
+GK_INLINE __m512 gk_load_bool_avx512(const char *p) { return gk_widen_bool_avx512(_mm_loadu_si128((const __m128i *)p)); }
+GK_INLINE __m512 gk_load_part_bool_avx512(const char *p, int n) { return gk_widen_bool_avx512(_mm_maskz_loadu_epi8(gk_first_avx512(n), p)); }
+
 GK_HALF_AVX512(f16)
 GK_HALF_AVX512(bf16)
 GK_FLOAT8_AVX512(e4m3fn)

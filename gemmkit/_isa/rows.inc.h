@@ -26,6 +26,7 @@
     GK_NARROW(isa, set, GK_E4M3FNUZ, e4m3fnuz, __VA_ARGS__)                                                                 \
     GK_NARROW(isa, set, GK_E5M2, e5m2, __VA_ARGS__)                                                                         \
     GK_NARROW(isa, set, GK_E5M2FNUZ, e5m2fnuz, __VA_ARGS__)                                                                 \
+    GK_PACK(isa, GK_BOOL, GK_F32, boolf32_##set)                                                                            \
     GK_EPI(isa, GK_F32Q, GK_E4M3FN, gk_epilogue_f32qe4m3fn_##set)                                                           \
     GK_EPI(isa, GK_F32Q, GK_E4M3FNUZ, gk_epilogue_f32qe4m3fnuz_##set)                                                       \
     GK_EPI(isa, GK_F32Q, GK_E5M2, gk_epilogue_f32qe5m2_##set)                                                               \

@@ -2,6 +2,13 @@
 #ifndef GK_SCALAR_NARROW_H
 #define GK_SCALAR_NARROW_H
 
+GK_INLINE float gk_load_bool_scalar(const char *p) { return *p ? 0 : -__builtin_inff(); }
+GK_INLINE float gk_load_part_bool_scalar(const char *p, int n)
+{
+    (void)n; /* a vector of one has no partial form */
+    return gk_load_bool_scalar(p);
+}
+
 GK_INLINE int32_t gk_bits_scalar(float x)
 {
     int32_t i;

@@ -10,7 +10,7 @@ from gemmkit._kernels._heads cimport PATH_MATERIALIZED, Attend, Block, block_byt
 from gemmkit._kernels._masks cimport MASK_NONE_LEFT, is_dead, mask_tile
 from gemmkit._kernels._numbers cimport ceil_div, clamp, least, round_up
 from gemmkit._kernels._parallel cimport give, parallel_for, take, thread_limit
-from gemmkit._kernels._registry cimport (GK_BF16, GK_F32, GK_F64, GK_GEMM, GK_MOST_R, GK_WANTS_LINES, current_cpu, gk_depth, gk_epi_args,
+from gemmkit._kernels._registry cimport (GK_BF16, GK_BOOL, GK_F32, GK_F64, GK_GEMM, GK_MOST_R, GK_WANTS_LINES, current_cpu, gk_depth, gk_epi_args,
                                          gk_flush_free, gk_least_of, gk_panel_bytes, gk_soft_args, gk_ukr_args, gk_ukr_fn, panel_type,
                                          select_epilogue, select_exact, select_pack, select_row, select_soft)
 
@@ -132,7 +132,7 @@ cdef void prepare_panels(Attend *a) noexcept nogil:
     a.panels = 1
     a.vectors = ceil_div(a.rows, a.soft.vl)
     a.all_panels = ceil_div(a.vectors, a.r // a.soft.vl)
-    if a.mask_type == a.acc or (a.acc == GK_F32 and a.widen_mask != NULL):
+    if a.mask_type == a.acc or (a.acc == GK_F32 and (a.widen_mask != NULL or a.mask_type == GK_BOOL)):
         a.turn_mask = select_pack(a.mask_type, a.acc)
     if not materialized and a.rows:
         # Bits don't depend on how many panels share a pass over the keys, so the number of threads may decide.

@@ -103,16 +103,18 @@ cdef int mask_tile(const Attend *a, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t r0, pt
             return MASK_NOTHING
         return MASK_BIAS if live else MASK_NONE_LEFT
     f.rs_bias, f.one_bias = a.r * a.item, False
-    if a.turn_mask != NULL and a.group == 1 and not looks_dead(a, b, kvh, r0, w, js, some):
+    if a.mask_type == GK_BOOL:
+        kind = bools(a, b, kvh, r0, w, js, some)
+        if kind == GK_MASK_NONE:
+            return MASK_NONE_LEFT
+        if kind == GK_MASK_ALL and some == n:
+            return MASK_NOTHING
+    if a.turn_mask != NULL and a.group == 1 and (a.mask_type == GK_BOOL or not looks_dead(a, b, kvh, r0, w, js, some)):
         f.bias = tile
         a.turn_mask.panels(a.mask.at + b * a.mask.b + kvh * a.mask.h + r0 * a.mask.l + js * a.mask.d, a.mask.l, a.mask.d, w, some,
                            a.r, tile, NULL)
         fill(a, tile, some * a.r, n * a.r)
         return MASK_BIAS
-    if a.mask_type == GK_BOOL and some == n:
-        kind = bools(a, b, kvh, r0, w, js, n)
-        if kind != GK_MASK_SOME:
-            return MASK_NOTHING if kind == GK_MASK_ALL else MASK_NONE_LEFT
     for x in range(w):
         i, h = (r0 + x) // a.group, kvh * a.group + (r0 + x) % a.group
         here = <const char *>(h * a.mask.h + i * a.mask.l)
