@@ -10,7 +10,7 @@ from gemmkit._kernels._descriptor cimport AttentionDescriptor
 from gemmkit._kernels._flash cimport prepare_panels, run_panels
 from gemmkit._kernels._heads cimport PATH_AUTO, PATH_DECODE, PATH_MATERIALIZED, PATH_STREAMING, Attend, Tensor
 from gemmkit._kernels._parallel cimport threads_for
-from gemmkit._kernels._registry cimport GK_BF16, GK_F16, GK_F32, GK_F64, gk_item, select_epilogue, select_pack
+from gemmkit._kernels._registry cimport GK_BF16, GK_F16, GK_F32, GK_F64, current_cpu, gk_item, select_epilogue, select_pack
 
 cnp.import_array()
 
@@ -165,6 +165,7 @@ cdef int decide(Attend *a, int path) except -1:
     a.finish_y = select_epilogue(a.acc, a.q_type)
     if a.mask_type == GK_F16 or a.mask_type == GK_BF16:
         a.widen_mask = select_pack(a.mask_type, GK_F32)
+    a.cold = a.batch * a.kv_heads * a.total * (a.d * a.q_item + a.dv * a.v_item) > current_cpu().l2.size
     if path == PATH_DECODE:
         prepare_decode(a)
     else:

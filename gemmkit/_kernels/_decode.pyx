@@ -13,20 +13,11 @@ from gemmkit._kernels._parallel cimport give, parallel_for, take
 from gemmkit._kernels._registry cimport (GK_BF16, GK_DOT, GK_F64, GK_GEMM, GK_STREAM, gk_epi_args, gk_soft_args, gk_ukr_args, panel_type, select_epilogue,
                                          select_pack, select_row, select_soft)
 
-cdef extern from *:
-    """
-    /* Lines of the keys that the tiles after the next will read: short rows end before prefetchers have followed them. */
-    static inline void gk_prefetch(const char *p, ptrdiff_t rows, ptrdiff_t apart, ptrdiff_t bytes)
-    {
-        for (ptrdiff_t i = 0; i < rows; i++, p += apart)
-            for (ptrdiff_t at = 0; at < bytes; at += 64)
-                __builtin_prefetch(p + at);
-    }
-    """
-    void gk_prefetch(const char *p, ptrdiff_t rows, ptrdiff_t apart, ptrdiff_t bytes) noexcept nogil
+cdef extern from "prefetch.h" nogil:
+    void gk_prefetch_rows(const char *p, ptrdiff_t rows, ptrdiff_t apart, ptrdiff_t bytes)
 
 cdef enum:
-    AHEAD = 16
+    AHEAD = 16  # keys
     LINE = 64
     BC = 256  # keys of a block: K's part stays in L2 while further rows of Q pass
     TASKS = 32
@@ -153,8 +144,8 @@ cdef void multiply_keys(const Attend *a, const Space *s, const Block *at, ptrdif
         while j < n:
             g.b, g.n = k + j * g.cs_b, least(nr, n - j)
             g.c = s.s + i * g.rs_c + j * a.item
-            if i == 0:
-                gk_prefetch(g.b + AHEAD * g.cs_b, nr, g.cs_b, a.d * a.q_item)
+            if i == 0 and a.cold:
+                gk_prefetch_rows(g.b + AHEAD * g.cs_b, nr, g.cs_b, a.d * a.q_item)
             a.qk_row.fn(&g)
             j += nr
         i += mr

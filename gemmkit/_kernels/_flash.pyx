@@ -14,6 +14,9 @@ from gemmkit._kernels._registry cimport (GK_BF16, GK_BOOL, GK_F32, GK_F64, GK_GE
                                          gk_flush_free, gk_least_of, gk_panel_bytes, gk_soft_args, gk_ukr_args, gk_ukr_fn, panel_type,
                                          select_epilogue, select_exact, select_pack, select_row, select_soft)
 
+cdef extern from "prefetch.h" nogil:
+    void gk_prefetch_rows(const char *p, ptrdiff_t rows, ptrdiff_t apart, ptrdiff_t bytes)
+
 cdef enum:
     LINE = 64
     BC = 128
@@ -180,7 +183,7 @@ cdef struct At:
     Space s
     ptrdiff_t b, kvh
     Block block
-    bint packed_k, packed_v
+    bint packed_k, packed_v, fresh  # fresh: no panel has read the block yet, which waits for memory
     ptrdiff_t keys  # of the block that were packed: those that some query of the task sees
 
 
@@ -217,9 +220,15 @@ cdef void multiply_keys(At *t, const char *panel, ptrdiff_t js, ptrdiff_t n, ptr
         g.a, g.c = k, scores + i * line
         if bf16 and a.qk_exact != NULL:
             fn = a.qk_row.fn if gk_flush_free(gk_least_of(k, mr, a.d), least_q) else a.qk_exact.fn
+        if t.fresh:
+            # The first panel waits for memory: the next keys, and the values that go with these.
+            if not a.packs_k and i + mr < n:
+                gk_prefetch_rows(k + bytes, least(mr, n - i - mr), t.block.k_l, a.d * a.q_item)
+            gk_prefetch_rows(t.block.v + (js - t.block.j0 + i) * t.block.v_l, g.m, t.block.v_l, a.dv * a.v_item)
         fn(&g)
         k += bytes
         i += mr
+    t.fresh = False
 
 
 cdef void multiply_values(At *t, const char *weights, ptrdiff_t js, ptrdiff_t n, ptrdiff_t lanes, char *o, bint begun) noexcept nogil:
@@ -429,7 +438,7 @@ cdef void panels_task(void *context, ptrdiff_t task, int thread) noexcept nogil:
         if x * a.bc >= high or (x + 1) * a.bc <= low:
             continue
         locate(a, t.b, t.kvh, x, t.s.block, &t.block)
-        t.packed_k, t.packed_v, t.keys = False, False, least(t.block.j1, high) - t.block.j0
+        t.packed_k, t.packed_v, t.fresh, t.keys = False, False, a.cold, least(t.block.j1, high) - t.block.j0
         for p in range(panels):
             r0 = row_of(a, first + p)
             visit(&t, p, r0, row_of(a, first + p + 1) - r0, &begun[p])
@@ -503,7 +512,7 @@ cdef void materialized_task(void *context, ptrdiff_t task, int thread) noexcept 
         store(a, f.sum, x, 0)
     for x in range(blocks):
         locate(a, t.b, t.kvh, x, t.s.block, &t.block)
-        t.packed_k, t.keys = False, t.block.j1 - t.block.j0
+        t.packed_k, t.fresh, t.keys = False, False, t.block.j1 - t.block.j0
         multiply_keys(&t, t.s.q, t.block.j0, t.keys, f.lanes, t.s.s + t.block.j0 * line)
     if a.mode == 0:
         show_scores(&t, r0, w, factor, NULL)

@@ -50,6 +50,7 @@ cdef struct Attend:
     ptrdiff_t splits, chunk  # chunks of blocks whose results are merged, and blocks of each
     int qk_panel, pv_panel  # types of packed panels
     bint packs_k, packs_v, v_lines
+    bint cold  # K and V are more than L2 holds, so they are prefetched
     const gk_ukr *qk_row
     const gk_ukr *qk_exact
     const gk_ukr *pv_row
