@@ -200,7 +200,9 @@ cdef object compute(AttentionDescriptor d, object q, object k, object v, object 
     if a.mode >= 0:
         qk = empty((a.batch, a.heads, a.lq, a.total), shown)
         found["qk_matmul_output"] = qk
+    cdef ptrdiff_t held = 0
     if o.cache is not None:
+        held = o.cache.length
         o.cache._write(o.new_k, o.new_v)
         o.k, o.v = o.cache.k, o.cache.v
         a.piece[0].count, a.piece[1].count = 0, a.total
@@ -209,22 +211,27 @@ cdef object compute(AttentionDescriptor d, object q, object k, object v, object 
         if "present_value" in d.outputs:
             found["present_value"] = o.v
     cdef cnp.ndarray into = y, into_qk = qk
-    if d.softmax_precision == np.float64 and a.q_type != GK_F64:
-        # All of it in float64: more than is asked for, and the products need no rows of their own.
-        o.q, o.k, o.v = o.q.astype(np.float64), o.k.astype(np.float64), o.v.astype(np.float64)
-        if o.past_key is not None:
-            o.past_key, o.past_value = o.past_key.astype(np.float64), o.past_value.astype(np.float64)
-        a.q_type = a.v_type = GK_F64
-        into = empty(o.y_shape, GK_F64)
+    try:
+        if d.softmax_precision == np.float64 and a.q_type != GK_F64:
+            # All of it in float64: more than is asked for, and the products need no rows of their own.
+            o.q, o.k, o.v = o.q.astype(np.float64), o.k.astype(np.float64), o.v.astype(np.float64)
+            if o.past_key is not None:
+                o.past_key, o.past_value = o.past_key.astype(np.float64), o.past_value.astype(np.float64)
+            a.q_type = a.v_type = GK_F64
+            into = empty(o.y_shape, GK_F64)
+            if qk is not None:
+                into_qk = empty((<object>qk).shape, GK_F64)
+        place(o, d, &a)
+        decide(&a, path)
+        a.y = tensor(into, a.heads if a.heads else 1)
         if qk is not None:
-            into_qk = empty((<object>qk).shape, GK_F64)
-    place(o, d, &a)
-    decide(&a, path)
-    a.y = tensor(into, a.heads if a.heads else 1)
-    if qk is not None:
-        a.qk = tensor(into_qk, 1)
-    if cnp.PyArray_SIZE(into) or (qk is not None and cnp.PyArray_SIZE(qk)):
-        run(&a)
+            a.qk = tensor(into_qk, 1)
+        if cnp.PyArray_SIZE(into) or (qk is not None and cnp.PyArray_SIZE(qk)):
+            run(&a)
+    except MemoryError:
+        if o.cache is not None:  # as if it had not been called
+            o.cache.truncate(held)
+        raise
     if into is not y:
         cnp.PyArray_CopyInto(y, into)
         if qk is not None:

@@ -6,7 +6,7 @@ neighbouring keys, by the same rows that serve panels; then rows of V are added 
 from libc.math cimport INFINITY, exp
 from libc.string cimport memcpy, memset
 
-from gemmkit._kernels._heads cimport Attend, Block, block_bytes, interval, locate, write_rows
+from gemmkit._kernels._heads cimport Attend, Block, block_bytes, gather_rows, interval, locate, write_rows
 from gemmkit._kernels._masks cimport is_dead, mask_row
 from gemmkit._kernels._numbers cimport ceil_div, clamp, least, round_up
 from gemmkit._kernels._parallel cimport give, parallel_for, take
@@ -115,11 +115,8 @@ cdef void prepare_decode(Attend *a) noexcept nogil:
 
 cdef void lay_out_queries(const Attend *a, ptrdiff_t b, ptrdiff_t kvh, char *q) noexcept nogil:
     """Rows of the type of sums, times a power of two."""
-    cdef ptrdiff_t r
     cdef gk_epi_args e
-    for r in range(a.rows):
-        a.widen_q.lines(a.q.at + b * a.q.b + (kvh * a.group + r % a.group) * a.q.h + r // a.group * a.q.l, 0, a.q.d, 1, a.d, 1,
-                        q + r * a.d * a.item, NULL)
+    gather_rows(a, b, kvh, 0, a.rows, q)
     if a.power != 1:
         e.acc, e.c, e.m, e.n = q, q, a.rows, a.d
         e.rs_acc = e.rs_c = a.d * a.item

@@ -6,7 +6,7 @@ them is vertical.  docs/attention.md has the loops, and which of these tiles sta
 from libc.math cimport INFINITY, exp
 from libc.string cimport memcpy, memset
 
-from gemmkit._kernels._heads cimport PATH_MATERIALIZED, Attend, Block, block_bytes, fetch, interval, locate, store, write_rows
+from gemmkit._kernels._heads cimport PATH_MATERIALIZED, Attend, Block, block_bytes, fetch, gather_rows, interval, locate, store, write_rows
 from gemmkit._kernels._masks cimport MASK_NONE_LEFT, is_dead, mask_tile
 from gemmkit._kernels._numbers cimport ceil_div, clamp, least, round_up
 from gemmkit._kernels._parallel cimport give, parallel_for, take, thread_limit
@@ -155,13 +155,9 @@ cdef void prepare_panels(Attend *a) noexcept nogil:
 
 cdef void pack_queries(const Attend *a, const Space *s, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t r0, ptrdiff_t w, char *panel) noexcept nogil:
     """Gathers w rows, multiplies them by a power of two, and packs them."""
-    cdef ptrdiff_t x, r
     cdef char *rows = s.stage
     cdef gk_epi_args e
-    for x in range(w):
-        r = r0 + x
-        a.widen_q.lines(a.q.at + b * a.q.b + (kvh * a.group + r % a.group) * a.q.h + r // a.group * a.q.l, 0, a.q.d, 1, a.d, 1,
-                        rows + x * a.d * a.item, NULL)
+    gather_rows(a, b, kvh, r0, w, rows)
     if a.power != 1 or a.qk_panel == GK_BF16:
         e.acc, e.rs_acc, e.m, e.n = rows, a.d * a.item, w, a.d
         e.c = s.narrow if a.qk_panel == GK_BF16 else rows

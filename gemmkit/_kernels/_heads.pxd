@@ -74,6 +74,8 @@ cdef void interval(const Attend *a, ptrdiff_t b, ptrdiff_t i, ptrdiff_t *low, pt
 # it, so that sums don't depend on where the past ends.
 cdef void locate(const Attend *a, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t x, char *space, Block *at) noexcept nogil
 cdef size_t block_bytes(const Attend *a) noexcept nogil
+# w queries from row r0 on, widened to the type of sums: [w][d].
+cdef void gather_rows(const Attend *a, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t r0, ptrdiff_t w, char *rows) noexcept nogil
 # Rows of sums [w][n], each rs bytes apart, become rows of a result; `real` rows from r0 on.
 cdef void write_rows(const Attend *a, const Tensor *to, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t r0, ptrdiff_t w, const char *rows,
                      ptrdiff_t rs, ptrdiff_t column, ptrdiff_t n, double alpha) noexcept nogil

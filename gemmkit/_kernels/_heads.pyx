@@ -64,6 +64,16 @@ cdef void locate(const Attend *a, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t x, char 
     at.v, at.v_l, at.v_d = space, a.dv * a.v_item, a.v_item
 
 
+cdef void gather_rows(const Attend *a, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t r0, ptrdiff_t w, char *rows) noexcept nogil:
+    cdef const char *q = a.q.at + b * a.q.b + kvh * a.group * a.q.h
+    cdef ptrdiff_t r
+    if a.group == 1:
+        a.widen_q.lines(q + r0 * a.q.l, a.q.l, a.q.d, w, a.d, 1, rows, NULL)
+        return
+    for r in range(r0, r0 + w):
+        a.widen_q.lines(q + r % a.group * a.q.h + r // a.group * a.q.l, 0, a.q.d, 1, a.d, 1, rows + (r - r0) * a.d * a.item, NULL)
+
+
 cdef void write_rows(const Attend *a, const Tensor *to, ptrdiff_t b, ptrdiff_t kvh, ptrdiff_t r0, ptrdiff_t w, const char *rows,
                      ptrdiff_t rs, ptrdiff_t column, ptrdiff_t n, double alpha) noexcept nogil:
     """Rounds them once; a head's rows are an even stack, so one call writes them."""
