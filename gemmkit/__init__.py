@@ -1,4 +1,4 @@
-"""Matrix multiplication on the CPU: numpy in, numpy out, at the speed of the hardware.
+"""Matrix multiplication and attention on the CPU: numpy in, numpy out, at the speed of the hardware.
 
     matmul, gemm                        the functions            gemmkit._kernels._matmul
     matmul_integer, qlinear_matmul      quantized products       gemmkit._kernels._integers

@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, SupportsFloat, SupportsIndex, TextIO, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -60,7 +60,7 @@ def qlinear_matmul(
 _Output = Literal["y", "present_key", "present_value", "qk_matmul_output"]
 _Input = Literal["q", "k", "v", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen", "cache"]
 
-# An array if outputs is ("y",), else a named tuple of those asked for.
+@overload
 def attention(
     q: ArrayLike,
     k: ArrayLike,
@@ -70,16 +70,40 @@ def attention(
     past_value: ArrayLike | None = None,
     nonpad_kv_seqlen: ArrayLike | None = None,
     *,
-    scale: float | None = None,
-    is_causal: bool = False,
-    softcap: float = 0.0,
-    q_num_heads: int | None = None,
-    kv_num_heads: int | None = None,
-    qk_matmul_output_mode: int = 0,
+    scale: SupportsFloat | None = None,
+    is_causal: bool | np.bool_ = False,
+    softcap: SupportsFloat = 0.0,
+    q_num_heads: SupportsIndex | None = None,
+    kv_num_heads: SupportsIndex | None = None,
+    qk_matmul_output_mode: SupportsIndex = 0,
     softmax_precision: DTypeLike | None = None,
-    left_window_size: int = -1,
-    right_window_size: int = -1,
-    outputs: Sequence[_Output] = ("y",),
+    left_window_size: SupportsIndex = -1,
+    right_window_size: SupportsIndex = -1,
+    out: NDArray[Any] | None = None,
+    cache: KVCache | None = None,
+) -> NDArray[Any]: ...
+
+# An array for ("y",), else a named tuple of those asked for.
+@overload
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    attn_mask: ArrayLike | None = None,
+    past_key: ArrayLike | None = None,
+    past_value: ArrayLike | None = None,
+    nonpad_kv_seqlen: ArrayLike | None = None,
+    *,
+    scale: SupportsFloat | None = None,
+    is_causal: bool | np.bool_ = False,
+    softcap: SupportsFloat = 0.0,
+    q_num_heads: SupportsIndex | None = None,
+    kv_num_heads: SupportsIndex | None = None,
+    qk_matmul_output_mode: SupportsIndex = 0,
+    softmax_precision: DTypeLike | None = None,
+    left_window_size: SupportsIndex = -1,
+    right_window_size: SupportsIndex = -1,
+    outputs: Sequence[_Output],
     out: NDArray[Any] | None = None,
     cache: KVCache | None = None,
 ) -> Any: ...
@@ -90,15 +114,15 @@ class AttentionDescriptor:
         inputs: Sequence[_Input] = ("q", "k", "v"),
         outputs: Sequence[_Output] = ("y",),
         *,
-        scale: float | None = None,
-        is_causal: bool = False,
-        softcap: float = 0.0,
-        q_num_heads: int | None = None,
-        kv_num_heads: int | None = None,
-        qk_matmul_output_mode: int = 0,
+        scale: SupportsFloat | None = None,
+        is_causal: bool | np.bool_ = False,
+        softcap: SupportsFloat = 0.0,
+        q_num_heads: SupportsIndex | None = None,
+        kv_num_heads: SupportsIndex | None = None,
+        qk_matmul_output_mode: SupportsIndex = 0,
         softmax_precision: DTypeLike | None = None,
-        left_window_size: int = -1,
-        right_window_size: int = -1,
+        left_window_size: SupportsIndex = -1,
+        right_window_size: SupportsIndex = -1,
     ) -> None: ...
     @property
     def inputs(self) -> tuple[str, ...]: ...

@@ -80,8 +80,9 @@ static void GK_CAT(gk_scan_, GK_SOFT_OF)(const gk_soft_args *a)
             V_TYPE z = V_MUL(V_LOAD(s), f);
             if (cap)
                 z = V_MUL(c, GK_TANH(V_DIV(z, c)));
-            if (bias) {
-                z = V_ADD(z, a->one_bias ? V_BROADCAST(bias) : V_LOAD(bias));
+            if (bias) { /* -inf decides whatever the score is, NaN included */
+                const V_TYPE x = a->one_bias ? V_BROADCAST(bias) : V_LOAD(bias);
+                z = V_LESS(x, V_SET(-X_MOST), none, V_ADD(z, x));
                 bias += a->rs_bias;
             }
             if (!all) {

@@ -10,8 +10,9 @@ static int GK_CAT(gk_weigh_, GK_WEIGH_OF)(const gk_soft_args *a)
     for (ptrdiff_t at = 0; at < a->lanes * item; at += step) {
         const V_TYPE next = V_LOAD(a->next + at);
         /* Of a lane that has seen no key: any finite number makes its weights 0. */
-        const V_TYPE m = V_LESS(next, V_SET(-X_MOST), V_ZERO(), next), minus = V_SUB(V_ZERO(), m);
+        const V_TYPE m = V_LESS(next, V_SET(-X_MOST), V_ZERO(), next);
         const V_TYPE alpha = GK_EXP(V_SUB(V_LOAD(a->max + at), m));
+        /* Products are rounded as scan rounded them: fused with the difference, a large maximum would not be 0 from itself. */
         V_ELEM alphas[V_LEN];
         V_TYPE sum = V_ZERO();
         const char *s = a->s + at;
@@ -19,26 +20,26 @@ static int GK_CAT(gk_weigh_, GK_WEIGH_OF)(const gk_soft_args *a)
         ptrdiff_t j = 0;
 #ifdef P_NARROW
         for (; j + 2 <= a->n; j += 2, s += 2 * rs_s, p += rs_p) {
-            const V_TYPE x = P_NARROW(GK_EXP(V_FMA(V_LOAD(s), f, minus))), y = P_NARROW(GK_EXP(V_FMA(V_LOAD(s + rs_s), f, minus)));
+            const V_TYPE x = P_NARROW(GK_EXP(V_SUB(V_MUL(V_LOAD(s), f), m))), y = P_NARROW(GK_EXP(V_SUB(V_MUL(V_LOAD(s + rs_s), f), m)));
             sum = V_ADD(sum, V_ADD(x, y));
             P_STORE_PAIR(p, x, y);
         }
         if (j < a->n) {
-            const V_TYPE x = P_NARROW(GK_EXP(V_FMA(V_LOAD(s), f, minus)));
+            const V_TYPE x = P_NARROW(GK_EXP(V_SUB(V_MUL(V_LOAD(s), f), m)));
             sum = V_ADD(sum, x);
             P_STORE_PAIR(p, x, V_ZERO());
         }
 #else
         V_TYPE other = V_ZERO();
         for (; j + 2 <= a->n; j += 2, s += 2 * rs_s, p += 2 * rs_p) {
-            const V_TYPE x = GK_EXP(V_FMA(V_LOAD(s), f, minus)), y = GK_EXP(V_FMA(V_LOAD(s + rs_s), f, minus));
+            const V_TYPE x = GK_EXP(V_SUB(V_MUL(V_LOAD(s), f), m)), y = GK_EXP(V_SUB(V_MUL(V_LOAD(s + rs_s), f), m));
             sum = V_ADD(sum, x);
             other = V_ADD(other, y);
             V_STORE(p, x);
             V_STORE(p + rs_p, y);
         }
         if (j < a->n) {
-            const V_TYPE x = GK_EXP(V_FMA(V_LOAD(s), f, minus));
+            const V_TYPE x = GK_EXP(V_SUB(V_MUL(V_LOAD(s), f), m));
             sum = V_ADD(sum, x);
             V_STORE(p, x);
         }

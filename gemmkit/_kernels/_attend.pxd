@@ -13,7 +13,7 @@ cdef void set_mask(cnp.ndarray mask, int type, Attend *a) noexcept
 # nonpad_kv_seqlen as a copy that no other thread writes.
 cdef cnp.ndarray lengths(object x, Attend *a)
 # Scale, softcap, windows: what the descriptor says in numbers.
-cdef void set_numbers(AttentionDescriptor d, Attend *a) noexcept
+cdef int set_numbers(AttentionDescriptor d, Attend *a) except -1
 cdef int decide(Attend *a, int path) except -1
 cdef double work_of(const Attend *a) noexcept nogil
 cdef int run(const Attend *a) except -1

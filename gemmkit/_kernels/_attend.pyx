@@ -17,6 +17,10 @@ cnp.import_array()
 PATHS = {"auto": PATH_AUTO, "streaming": PATH_STREAMING, "materialized": PATH_MATERIALIZED, "decode": PATH_DECODE}
 PATH_NAMES = {code: name for name, code in PATHS.items()}
 
+# No sum of bytes overflows below these; broadcast arrays may claim any size.
+MOST_ELEMENTS = 1 << 48
+MOST_SIZE = 1 << 31
+
 # Below this many multiply-adds (about a microsecond) the call keeps the GIL, which costs more to hand over.
 cdef double GIL_WORK = 16 * 1024.0
 
@@ -59,18 +63,22 @@ cdef tuple read_shapes(AttentionDescriptor d, tuple q, tuple k, tuple v, Attend 
     if len(q) == 3:
         for count, name in ((d.q_heads, "q_num_heads"), (d.k_heads, "kv_num_heads")):
             if not count:
-                raise ValueError(f"{name}: expected one for operands of rank 3, got None")
+                raise ValueError(f"{name}: expected the number of heads for operands of rank 3, got None")
     q4, k4 = split_heads(q, d.q_heads, "q", "q_num_heads"), split_heads(k, d.k_heads, "k", "kv_num_heads")
     v4 = split_heads(v, d.k_heads, "v", "kv_num_heads")
     if k4[0] != q4[0] or k4[3] != q4[3]:
         raise ValueError(f"k: expected batch {q4[0]} and head size {q4[3]}, as q, got shape {k}")
     if v4[0] != q4[0] or v4[1] != k4[1] or v4[2] != k4[2]:
-        raise ValueError(f"v: expected batch {q4[0]}, {k4[1]} heads and length {k4[2]}, as k, got shape {v}")
+        raise ValueError(f"v: expected batch {q4[0]}, {k4[1]} heads and length {k4[2]}, as k of shape {k}, got shape {v}")
     if q4[1] and (k4[1] == 0 or q4[1] % k4[1]):
-        raise ValueError(f"q: expected a number of heads that k's, {k4[1]}, divides, got shape {q}")
+        raise ValueError(f"q: expected heads to be a multiple of k's {k4[1]}, got {q4[1]}; shapes (batch, heads, length, size) are {q4} and {k4}")
     a.batch, a.heads, a.lq, a.d = q4
     a.kv_heads, a.dv = k4[1], v4[3]
     a.group = a.heads // a.kv_heads if a.kv_heads else 1
+    for size, name in ((q4[0] * q4[1] * q4[2] * max(q4[3], 1), "q"), (k4[0] * k4[1] * (past + k4[2]) * max(k4[3], 1), "k"),
+                       (v4[0] * v4[1] * (past + v4[2]) * max(v4[3], 1), "v")):
+        if size >= MOST_ELEMENTS or q4[3] > MOST_SIZE or v4[3] > MOST_SIZE:
+            raise ValueError(f"{name}: no memory holds shapes {q}, {k} and {v}")
     a.piece[0].count, a.piece[1].count = past, k4[2]
     a.total = past + k4[2]
     a.past = past
@@ -97,7 +105,8 @@ cdef int read_mask(tuple shape, Attend *a) except -1:
     if not right and shape == (1,) * len(shape) and len(shape) and len(shape) <= 4:  # no keys at all
         right = True
     if not right:
-        raise ValueError(f"attn_mask: expected a shape that broadcasts to {to}, its last axis up to {to[3]}, got {shape}")
+        raise ValueError(f"attn_mask: expected a shape that broadcasts to {to}, its last axis up to {to[3]}, got {shape}; "
+                         "axes are (batch, heads, queries, keys), so that a mask for each batch is mask[:, None, None, :]")
     a.mask_keys = shape[len(shape) - 1]
     if a.mask_keys > a.total:
         a.mask_keys = a.total
@@ -117,9 +126,12 @@ cdef void set_mask(cnp.ndarray mask, int type, Attend *a) noexcept:
 
 cdef cnp.ndarray lengths(object x, Attend *a):
     cdef cnp.ndarray n
-    n = np.asarray(x)
+    try:
+        n = np.asarray(x)
+    except (TypeError, ValueError) as error:  # ragged lists
+        raise ValueError(f"nonpad_kv_seqlen: {error}") from None
     if n.dtype.newbyteorder("=") != np.int64:
-        raise TypeError(f"nonpad_kv_seqlen: expected dtype int64, got {n.dtype}")
+        raise TypeError(f"nonpad_kv_seqlen: expected dtype int64, as ONNX has it, got {n.dtype}")
     if (<object>n).shape != (a.batch,):
         raise ValueError(f"nonpad_kv_seqlen: expected shape ({a.batch},), got {(<object>n).shape}")
     n = np.array(n, np.int64)  # read while other threads may write the caller's
@@ -130,9 +142,11 @@ cdef cnp.ndarray lengths(object x, Attend *a):
 
 # ---- decisions --------------------------------------------------------------------------------------------------
 
-cdef void set_numbers(AttentionDescriptor d, Attend *a) noexcept:
-    cdef double scale
-    cdef int e
+cdef int set_numbers(AttentionDescriptor d, Attend *a) except -1:
+    cdef double scale, most = 1.7e308 if a.q_type == GK_F64 or d.softmax_precision == np.float64 else 3.4e38
+    cdef int e, limit = 900 if most > 1e300 else 100
+    if d.softcap and not 4 / most < d.softcap < most:
+        raise ValueError(f"softcap: expected a number that the softmax's type can hold, got {d.softcap}")
     if d.scale is None:
         scale = 1 / sqrt(<double>a.d) if a.d else 1.0
     else:
@@ -141,12 +155,17 @@ cdef void set_numbers(AttentionDescriptor d, Attend *a) noexcept:
     if scale:
         a.factor = 2 * frexp(scale, &e)
         # 2^e is exact as a float32 and so is what it makes of most numbers; of the rest of an extreme one the factor takes care.
-        e = max(-100, min(e - 1, 100))
+        e = max(-limit, min(e - 1, limit))
         a.power = ldexp(1.0, e)
         a.factor = scale / a.power
+        if a.factor > most:
+            raise ValueError(f"scale: expected at most about {a.power * most:.2g} for scores of this type, got {scale}")
+        if a.factor < 4 / most:
+            a.power, a.factor = 0.0, 1.0
     a.softcap = d.softcap
     a.causal, a.left, a.right = d.is_causal, d.left_window_size, d.right_window_size
     a.mode = d.qk_matmul_output_mode if "qk_matmul_output" in d.outputs else -1
+    return 0
 
 
 cdef int decide(Attend *a, int path) except -1:

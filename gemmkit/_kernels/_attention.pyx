@@ -46,6 +46,17 @@ cdef bint is_float(int type) noexcept:
     return type == GK_F32 or type == GK_F64 or type == GK_F16 or type == GK_BF16
 
 
+cdef cnp.ndarray native(object x, str name):
+    """x as an aligned array of its own type in native byte order, and no subclass."""
+    cdef cnp.ndarray a
+    try:
+        a = np.asarray(x)
+    except (TypeError, ValueError) as error:  # ragged lists
+        raise ValueError(f"{name}: {error}") from None
+    a = np.asarray(a, a.dtype.newbyteorder("="))
+    return a if cnp.PyArray_ISALIGNED(a) else a.copy()
+
+
 cdef cnp.ndarray float_array(object x, str name):
     """x as an aligned native array of a type that attention has."""
     cdef cnp.ndarray a
@@ -54,26 +65,18 @@ cdef cnp.ndarray float_array(object x, str name):
         return x
     if x is None:
         raise TypeError(f"{name}: expected an array, got None")
-    a = np.asarray(x)
-    a = np.asarray(a, a.dtype.newbyteorder("="))
-    if not cnp.PyArray_ISALIGNED(a):
-        a = a.copy()
-    type = plain_type(np.asarray(a))
-    if not is_float(type):
+    a = native(x, name)
+    if not is_float(plain_type(a)):
         raise TypeError(f"{name}: expected float32, float64, float16 or bfloat16, got {a.dtype}")
-    return np.asarray(a)
+    return a
 
 
 cdef cnp.ndarray mask_array(object x):
     cdef cnp.ndarray a
     cdef int type = plain_type(x)
     if type < 0:
-        a = np.asarray(x)
-        a = np.asarray(np.asarray(a, a.dtype.newbyteorder("=")))
-        if not cnp.PyArray_ISALIGNED(a):
-            a = a.copy()
+        x = a = native(x, "attn_mask")
         type = plain_type(a)
-        x = a
     if type < 0 or GK_E4M3FN <= type <= GK_E5M2FNUZ:
         raise TypeError(f"attn_mask: expected bool, an integer type, float32, float64, float16 or bfloat16, got {(<object>x).dtype}")
     return x
@@ -120,10 +123,31 @@ cdef object whole_of(cnp.ndarray past, cnp.ndarray new, tuple new4):
 cdef object bundle(tuple names, dict found):
     if names == ("y",):
         return found["y"]
+    return named(names, [found[name] for name in names])
+
+
+def named(tuple names, values):
+    """A named tuple of outputs; also how one comes out of a pickle."""
     kind = NAMED.get(names)
     if kind is None:
-        kind = NAMED.setdefault(names, namedtuple("AttentionOutputs", names, module="gemmkit"))
-    return kind(*[found[name] for name in names])
+        kind = namedtuple("AttentionOutputs", names, module="gemmkit")
+        kind.__reduce__ = lambda self: (named, (self._fields, tuple(self)))
+        kind = NAMED.setdefault(names, kind)
+    return kind(*values)
+
+
+cdef int copy_rounded(cnp.ndarray to, cnp.ndarray wide) except -1:
+    """float64 to a narrower type, rounded once: ml_dtypes casts by way of float32, to which odd rounding loses nothing."""
+    if to.dtype.name == "bfloat16":
+        with np.errstate(all="ignore"):
+            half = wide.astype(np.float32)
+            bits, wide_bits = half.view(np.uint32), np.isfinite(half) & (half != wide)
+            bits -= (wide_bits & (np.abs(half) > np.abs(wide))).astype(np.uint32)
+            bits |= wide_bits
+            wide = half
+    with np.errstate(all="ignore"):
+        cnp.PyArray_CopyInto(to, wide)
+    return 0
 
 
 cdef Operands gather(AttentionDescriptor d, object q, object k, object v, object mask, object past_key, object past_value, object nonpad,
@@ -140,7 +164,8 @@ cdef Operands gather(AttentionDescriptor d, object q, object k, object v, object
         plan.check(o.v, "v", plan.v_shape, plan.a.v_type)
     same_type(o.k, "k", o.q, "q")
     if (cnp.PyArray_TYPE(o.v) == cnp.NPY_DOUBLE) != (cnp.PyArray_TYPE(o.q) == cnp.NPY_DOUBLE):
-        raise TypeError(f"v: expected dtype {o.q.dtype}, as q, got {o.v.dtype}")
+        raise TypeError(f"v: expected dtype {o.q.dtype if o.q.dtype == np.float64 else 'float32, float16 or bfloat16'}, as q is {o.q.dtype}, "
+                        f"got {o.v.dtype}")
     if d.has_past:
         o.past_key, o.past_value = float_array(past_key, "past_key"), float_array(past_value, "past_value")
         same_type(o.past_key, "past_key", o.k, "k")
@@ -203,6 +228,12 @@ cdef object compute(AttentionDescriptor d, object q, object k, object v, object 
     cdef ptrdiff_t held = 0
     if o.cache is not None:
         held = o.cache.length
+        for x in (o.cache._store.k, o.cache._store.v):  # views of tokens that were cut off: their memory is written now
+            if np.may_share_memory(o.q, x):
+                o.q = o.q.copy()
+            if o.mask is not None and np.may_share_memory(o.mask, x):
+                o.mask = o.mask.copy()
+                set_mask(o.mask, a.mask_type, &a)
         o.cache._write(o.new_k, o.new_v)
         o.k, o.v = o.cache.k, o.cache.v
         a.piece[0].count, a.piece[1].count = 0, a.total
@@ -233,9 +264,9 @@ cdef object compute(AttentionDescriptor d, object q, object k, object v, object 
             o.cache.truncate(held)
         raise
     if into is not y:
-        cnp.PyArray_CopyInto(y, into)
+        copy_rounded(y, into)
         if qk is not None:
-            cnp.PyArray_CopyInto(qk, into_qk)
+            copy_rounded(qk, into_qk)
     if out is not None:
         out = out[0] if isinstance(out, tuple) else out
         if y is not out:
@@ -259,15 +290,17 @@ def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, nonpad_kv
         h // (heads / kv_heads); heads must be a multiple of kv_heads.
     attn_mask : array_like, optional
         Broadcast to (batch, heads, Lq, T), T = past length + Lkv, from the right: rank 3 is heads, not batches.  bool: True takes
-        part.  Numbers of any float or integer type: added to the scores.  A last axis shorter than T leaves out the keys behind it.
+        part.  Numbers of any float or integer type: added to the scores (so pass 0 and 1 as bool).  The last axis does not
+        broadcast: shorter than T, or 1, it leaves out the keys behind it.
     past_key, past_value : array_like, (batch, kv_heads, P, D) and (batch, kv_heads, P, Dv), optional
         Keys and values before k and v.
     nonpad_kv_seqlen : array_like of int64, (batch,), optional
-        How many keys of each batch are valid; what lies behind is not read.  Instead of a past.
+        How many keys of each batch are valid; what lies behind is not read, but for K's part of score outputs 0 to 2.  Instead of a
+        past: k and v are a cache that holds the newest tokens last.  (For padded prompts use attn_mask.)
     scale : float, optional
         1 / sqrt(D) by default; 0 makes all scores 0.
     is_causal : bool
-        Query i sees keys up to i + offset: P with a past or cache, nonpad - Lq with nonpad_kv_seqlen, else 0.
+        Query i sees keys up to i + offset: P with a past or cache, nonpad - Lq with nonpad_kv_seqlen, else 0 (the upper left corner).
     softcap : float
         If not 0, scores become softcap * tanh(score / softcap) before the mask.
     q_num_heads, kv_num_heads : int, optional
@@ -297,6 +330,10 @@ def attention(q, k, v, attn_mask=None, past_key=None, past_value=None, nonpad_kv
     ValueError, TypeError
         Naming the argument, before anything is computed or appended: shapes that don't fit, dtypes that differ, inputs or
         outputs that exclude each other, numbers out of range.
+
+    Notes
+    -----
+    Values that a mask, causality or a window hides must still be numbers: a weight of 0 times NaN is NaN.
 
     See Also
     --------
@@ -347,6 +384,7 @@ cdef class AttentionPlan:
     """AttentionPlan(descriptor, q_shape, k_shape, v_shape, dtype, *, mask_shape=None, mask_dtype=bool, past_length=0, v_dtype=None, path="auto")
 
     `gemmkit.attention` of fixed shapes: what was decided, readable, and callable any number of times, from several threads too.
+    Lengths are fixed, so a sequence that grows calls `gemmkit.attention`.
 
     Parameters
     ----------
@@ -375,12 +413,22 @@ cdef class AttentionPlan:
     cdef readonly tuple q_shape, k_shape, v_shape, y_shape, mask_shape
     cdef int forced
 
-    def __cinit__(self, AttentionDescriptor descriptor not None, q_shape, k_shape, v_shape, dtype, *, mask_shape=None, mask_dtype=np.bool_,
-                  past_length=0, v_dtype=None, str path="auto"):
+    def __cinit__(self, descriptor, q_shape, k_shape, v_shape, dtype, *, mask_shape=None, mask_dtype=np.bool_,
+                  past_length=0, v_dtype=None, path="auto"):
         cdef Attend *a = &self.a
         cdef ptrdiff_t past
+        if not isinstance(descriptor, AttentionDescriptor):
+            raise TypeError(f"descriptor: expected an AttentionDescriptor, got {type(descriptor).__name__}")
         self.descriptor = descriptor
+        self.wire(q_shape, k_shape, v_shape, dtype, mask_shape, mask_dtype, past_length, v_dtype, path)
+
+    cdef int wire(self, q_shape, k_shape, v_shape, dtype, mask_shape, mask_dtype, past_length, v_dtype, path) except -1:
+        cdef AttentionDescriptor descriptor = self.descriptor
+        cdef Attend *a = &self.a
+        cdef ptrdiff_t past
         self.q_shape, self.k_shape, self.v_shape = shape_of(q_shape, "q_shape"), shape_of(k_shape, "k_shape"), shape_of(v_shape, "v_shape")
+        if not isinstance(path, str):
+            raise TypeError(f"path: expected a name, got {type(path).__name__}")
         if path not in PATHS:
             raise ValueError(f"path: expected one of {', '.join(PATHS)}, got {path!r}")
         memset(a, 0, sizeof(Attend))
@@ -388,14 +436,14 @@ cdef class AttentionPlan:
         a.v_type = a.q_type if v_dtype is None else type_of(v_dtype, "v_dtype")
         for x, name in ((a.q_type, "dtype"), (a.v_type, "v_dtype")):
             if not is_float(x) or (x == GK_F64) != (a.q_type == GK_F64):
-                raise TypeError(f"{name}: expected float32, float64, float16 or bfloat16, float64 only for both, got {dtype_of(x)}")
+                raise TypeError(f"{name}: expected float32, float64, float16 or bfloat16, and float64 for both or neither, got {dtype_of(x)}")
         past, = shape_of((past_length,), "past_length")
         if past and not descriptor.has_past and not descriptor.has_cache:
             raise ValueError(f"past_length: {past}, but the descriptor has neither a past nor a cache")
         self.y_shape = read_shapes(descriptor, self.q_shape, self.k_shape, self.v_shape, a, past)
         a.mask_type = -1
         if (mask_shape is not None) != descriptor.has_mask:
-            raise ValueError(f"mask_shape: expected {'one' if descriptor.has_mask else 'none'}, as the descriptor says, got {mask_shape}")
+            raise ValueError(f"mask_shape: expected {'a shape' if descriptor.has_mask else 'None'}, as the descriptor says, got {mask_shape}")
         if descriptor.has_mask:
             self.mask_shape = shape_of(mask_shape, "mask_shape")
             a.mask_type = type_of(mask_dtype, "mask_dtype")
@@ -417,6 +465,7 @@ cdef class AttentionPlan:
             a.piece[0].count, a.piece[1].count = 0, a.total
         decide(a, self.forced)
         a.q_type, a.v_type = q_type, v_type
+        return 0
 
     def __call__(self, q, k, v, attn_mask=None, past_key=None, past_value=None, nonpad_kv_seqlen=None, *, out=None, cache=None):
         """Return the outputs of the descriptor; arguments as for `gemmkit.attention`, of the plan's own shapes and types."""
@@ -424,7 +473,7 @@ cdef class AttentionPlan:
         for x, wired, name in ((attn_mask, d.has_mask, "attn_mask"), (past_key, d.has_past, "past_key"), (past_value, d.has_past, "past_value"),
                                (nonpad_kv_seqlen, d.has_nonpad, "nonpad_kv_seqlen"), (cache, d.has_cache, "cache")):
             if (x is not None) != wired:
-                raise ValueError(f"{name}: expected {'one' if wired else 'None'}, as the descriptor says, got {'None' if x is None else 'one'}")
+                raise ValueError(f"{name}: expected {'an array' if wired else 'None'}, as the descriptor says, got {'None' if x is None else 'one'}")
         return compute(d, q, k, v, attn_mask, past_key, past_value, nonpad_kv_seqlen, cache, out, self.forced, self)
 
     cdef int check(self, cnp.ndarray x, str name, tuple shape, int type) except -1:
@@ -523,5 +572,5 @@ cdef class AttentionPlan:
         heads = f"{self.a.heads} heads" if self.a.group == 1 else f"{self.a.heads} heads over {self.a.kv_heads}"
         mask = "" if self.mask_shape is None else f", mask {self.mask_shape} {dtype_of(self.a.mask_type)}"
         return (f"<AttentionPlan {self.dtype} {self.layout} batch {self.a.batch}, {heads}, Lq {self.a.lq}, T {self.a.total}, D {self.a.d}, "
-                f"Dv {self.a.dv}{mask}: {self.path}, {self.br} x {self.bc}, {self.splits} split(s), {self.isa}, "
+                f"Dv {self.a.dv}{mask}: {self.path}, {self.br} queries x {self.bc} keys at once, {self.splits} split(s), {self.isa}, "
                 f"{self.num_threads} thread(s), workspace {self.workspace_bytes} bytes>")

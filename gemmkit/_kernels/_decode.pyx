@@ -266,7 +266,7 @@ cdef void merge(const Attend *a, real *into, const real *part) noexcept nogil:
 cdef void divide(const Attend *a, ptrdiff_t b, ptrdiff_t kvh, real *o, const real *sum) noexcept nogil:
     cdef ptrdiff_t r, c
     for r in range(a.rows):
-        if sum[r] == 0 and is_dead(a, b, kvh * a.group + r % a.group, r // a.group):
+        if not sum[r] > 0 and is_dead(a, b, kvh * a.group + r % a.group, r // a.group):
             none_left(o + r * a.dv, 0, a.dv, <real>0)
             continue
         for c in range(a.dv):

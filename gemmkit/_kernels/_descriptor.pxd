@@ -9,3 +9,4 @@ cdef class AttentionDescriptor:
     cdef readonly ptrdiff_t left_window_size, right_window_size
     cdef ptrdiff_t q_heads, k_heads  # 0: not given
     cdef bint has_mask, has_past, has_nonpad, has_cache
+    cdef tuple value(self)

@@ -9,13 +9,18 @@ from gemmkit._kernels._types cimport type_of
 from gemmkit._kernels._registry cimport GK_BF16, GK_F16, GK_F32, GK_F64
 
 INPUTS = ("q", "k", "v", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen", "cache")
+ATTRIBUTES = ("scale", "is_causal", "softcap", "q_num_heads", "kv_num_heads", "qk_matmul_output_mode", "softmax_precision",
+              "left_window_size", "right_window_size")
 OUTPUTS = ("y", "present_key", "present_value", "qk_matmul_output")
 
 
 cdef ptrdiff_t whole(object x, str name) except? -2:
     if isinstance(x, (bool, np.bool_)) or not hasattr(x, "__index__"):
         raise TypeError(f"{name}: expected an integer, got {type(x).__name__}")
-    x = x.__index__()
+    try:
+        x = x.__index__()
+    except TypeError:  # an array
+        raise TypeError(f"{name}: expected an integer, got {type(x).__name__}") from None
     # Beyond any length there is nothing to tell apart.
     return min(x, 1 << 62) if x >= 0 else max(x, -(1 << 62))
 
@@ -37,11 +42,11 @@ cdef ptrdiff_t window(object x, str name) except -2:
 
 
 cdef tuple names(object x, str name, tuple known):
-    if isinstance(x, str) or not hasattr(x, "__iter__"):
+    if isinstance(x, (str, np.ndarray)) or not hasattr(x, "__iter__"):
         raise TypeError(f"{name}: expected a tuple of names, got {x!r}")
     given = tuple(x)
     for one in given:
-        if one not in known:
+        if not isinstance(one, str) or one not in known:
             raise ValueError(f"{name}: expected names out of {', '.join(known)}, got {one!r}")
     if len(set(given)) < len(given):
         raise ValueError(f"{name}: each only once, got {given}")
@@ -107,7 +112,7 @@ cdef class AttentionDescriptor:
         self.softcap = real(softcap, "softcap")
         if not (self.softcap >= 0 and self.softcap - self.softcap == 0):
             raise ValueError(f"softcap: expected a finite number of at least 0 (0 is none), got {softcap}")
-        if isinstance(is_causal, (str, bytes)):
+        if not isinstance(is_causal, (bool, int, np.bool_, np.integer)):
             raise TypeError(f"is_causal: expected a bool, got {type(is_causal).__name__}")
         self.is_causal = bool(is_causal)
         self.q_heads, self.k_heads = head_count(q_num_heads, "q_num_heads"), head_count(kv_num_heads, "kv_num_heads")
@@ -119,6 +124,8 @@ cdef class AttentionDescriptor:
             raise ValueError(f"qk_matmul_output_mode: expected 0, 1, 2 or 3, got {mode}")
         self.qk_matmul_output_mode = mode
         if softmax_precision is not None:
+            if isinstance(softmax_precision, int):
+                raise TypeError("softmax_precision: expected a dtype; ONNX's 1, 10, 11 and 16 are float32, float16, float64 and bfloat16")
             precision = type_of(softmax_precision, "softmax_precision")
             if precision not in (GK_F32, GK_F64, GK_F16, GK_BF16):
                 raise TypeError(f"softmax_precision: expected float32, float64, float16 or bfloat16, got {np.dtype(softmax_precision)}")
@@ -126,6 +133,18 @@ cdef class AttentionDescriptor:
         self.softmax_precision = softmax_precision
         self.left_window_size = window(left_window_size, "left_window_size")
         self.right_window_size = window(right_window_size, "right_window_size")
+
+    cdef tuple value(self):
+        return self.inputs, self.outputs, *[getattr(self, name) for name in ATTRIBUTES]
+
+    def __eq__(self, other):
+        return isinstance(other, AttentionDescriptor) and self.value() == (<AttentionDescriptor>other).value()
+
+    def __hash__(self):
+        return hash(self.value())
+
+    def __reduce__(self):
+        return rebuilt, (self.inputs, self.outputs, {name: getattr(self, name) for name in ATTRIBUTES})
 
     def __repr__(self):
         parts = [", ".join(self.inputs) + " -> " + ", ".join(self.outputs)]
@@ -137,3 +156,8 @@ cdef class AttentionDescriptor:
         if "qk_matmul_output" in self.outputs:
             parts.append(f"qk_matmul_output_mode={self.qk_matmul_output_mode}")
         return f"AttentionDescriptor({', '.join(parts)})"
+
+
+def rebuilt(inputs, outputs, attributes):
+    """A descriptor out of a pickle or a copy."""
+    return AttentionDescriptor(inputs, outputs, **attributes)

@@ -89,7 +89,7 @@ cdef size_t carve(const Attend *a, char *base, Space *s) noexcept nogil:
     if a.mask_type >= 0:
         at += a.bc * line
     s.stage = at
-    at += round_up(r * longest * item, LINE)
+    at += round_up(r * round_up(longest, GK_MOST_R) * item, LINE)  # results are turned over in pieces of GK_MOST_R columns
     s.narrow = at
     if a.qk_panel == GK_BF16:
         at += round_up(r * a.d * 2, LINE)
@@ -142,7 +142,7 @@ cdef void prepare_panels(Attend *a) noexcept nogil:
         per_panel = a.r * (a.d + a.dv) * a.item
         most = clamp(current_cpu().l2.size // 2 // per_panel, 1, MOST_PANELS) if per_panel else 1
         a.panels = clamp(heads * a.all_panels // (TASKS_PER_THREAD * thread_limit()), 1, most)
-        if heads * a.all_panels < TASKS and a.chunk >= 2 * LEAST_CHUNK:
+        if 0 < heads * a.all_panels < TASKS and a.chunk >= 2 * LEAST_CHUNK:
             a.splits = least(ceil_div(TASKS, heads * a.all_panels), a.chunk // LEAST_CHUNK)
             a.chunk = ceil_div(a.chunk, a.splits)
             a.splits = ceil_div(ceil_div(a.total, a.bc), a.chunk)
@@ -358,10 +358,10 @@ cdef void write_panel(const At *t, const gk_soft_args *f, ptrdiff_t r0, ptrdiff_
 
 
 cdef void find_dead(const At *t, const gk_soft_args *f, ptrdiff_t r0, ptrdiff_t w, bint *dead) noexcept nogil:
-    """Only a lane whose weights add up to 0 can be dead; it is if the bias leaves it no key."""
+    """A lane whose weights add up to something is alive; another, NaN included, is dead if the bias leaves it no key."""
     cdef ptrdiff_t x
     for x in range(w):
-        dead[x] = fetch(t.a, f.sum, x) == 0 and is_dead(t.a, t.b, t.kvh * t.a.group + (r0 + x) % t.a.group, (r0 + x) // t.a.group)
+        dead[x] = not fetch(t.a, f.sum, x) > 0 and is_dead(t.a, t.b, t.kvh * t.a.group + (r0 + x) % t.a.group, (r0 + x) // t.a.group)
 
 
 cdef void finish_panel(const At *t, ptrdiff_t panel, ptrdiff_t r0, ptrdiff_t w, bint begun) noexcept nogil:
@@ -497,7 +497,7 @@ cdef void materialized_task(void *context, ptrdiff_t task, int thread) noexcept 
     cdef bint dead[GK_MOST_R]
     cdef bint begun = False
     cdef ptrdiff_t heads = a.batch * a.kv_heads, head = task % heads, r0 = row_of(a, task // heads), w = row_of(a, task // heads + 1) - r0
-    cdef ptrdiff_t x, line = a.r * a.item, n, blocks = ceil_div(a.total, a.bc), low, high, j0
+    cdef ptrdiff_t x, line = a.r * a.item, n, blocks = ceil_div(a.total, a.bc), keys = a.total, low, high, j0
     cdef double factor = a.factor
     t.a, t.b, t.kvh = a, head // a.kv_heads, head % a.kv_heads
     carve(a, a.space + thread * a.each, &t.s)
@@ -506,9 +506,11 @@ cdef void materialized_task(void *context, ptrdiff_t task, int thread) noexcept 
     for x in range(a.r):
         store(a, f.max, x, -INFINITY)
         store(a, f.sum, x, 0)
-    for x in range(blocks):
+    if a.nonpad != NULL and (a.mode < 0 or a.mode == 3):  # padding is read only to be shown
+        keys = a.nonpad[t.b]
+    for x in range(ceil_div(keys, a.bc)):
         locate(a, t.b, t.kvh, x, t.s.block, &t.block)
-        t.packed_k, t.fresh, t.keys = False, False, t.block.j1 - t.block.j0
+        t.packed_k, t.fresh, t.keys = False, False, least(t.block.j1, keys) - t.block.j0
         multiply_keys(&t, t.s.q, t.block.j0, t.keys, f.lanes, t.s.s + t.block.j0 * line)
     if a.mode == 0:
         show_scores(&t, r0, w, factor, NULL)
