@@ -180,8 +180,10 @@ def random_values(rng, shape, dtype):
 
 
 def random_bits(rng, shape, dtype):
-    """Any bit patterns, NaNs of every kind included: for code that only moves elements."""
+    """Any bit patterns, NaNs of every kind included: for code that only moves elements.  Of bools any bytes, half of them 0."""
     dtype = np.dtype(dtype)
+    if dtype == bool:
+        return (rng.integers(0, 256, shape, np.uint8) * rng.integers(0, 2, shape, np.uint8)).view(bool)
     return rng.integers(0, np.iinfo(f"u{dtype.itemsize}").max, shape, f"u{dtype.itemsize}", endpoint=True).view(dtype)
 
 

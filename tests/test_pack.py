@@ -51,6 +51,11 @@ def to_pairs(packer):
     return packer["to"] == "bfloat16"
 
 
+def widened(src, to):
+    """Exact, by numpy or ml_dtypes; of a mask what is added to scores, whatever byte stands for True."""
+    return np.where(src.view(np.uint8) != 0, 0, -np.inf).astype(to) if src.dtype == bool else src.astype(to)
+
+
 def expected(packer, src, R, lines):
     """What must be in the panels, trailers apart: [panel][k][R], [panel][k / 2][R][2] or, for lines, [panel][R][k].
 
@@ -60,7 +65,7 @@ def expected(packer, src, R, lines):
     count, steps = -(-w // R), k + k % 2 if to_pairs(packer) else k
     filled = np.zeros((count * R, steps), packer["to"])
     with np.errstate(all="ignore"):
-        filled[:w, :k] = src.astype(packer["to"])  # exact, by numpy or ml_dtypes
+        filled[:w, :k] = widened(src, packer["to"])
     if lines:
         filled[w:] = np.full(filled.itemsize, POISON, np.uint8).view(packer["to"])
         return filled.reshape(count, R, steps)
@@ -159,7 +164,7 @@ def test_no_lines(packer, form):
 @pytest.mark.parametrize("layout", ["lines adjacent", "k adjacent", "neither"])
 @pytest.mark.parametrize("packer", packers(lambda packer: packer["from"] not in ("float32", "float64", *WHOLE)))
 def test_every_code(packer, layout, form):
-    """All codes of a narrow type, by whole vectors and partial ones: bit for bit what a cast gives; a NaN is a NaN."""
+    """All codes of a narrow type or bool, by whole vectors and partial ones: bit for bit what a cast gives; a NaN is a NaN."""
     every = codes(np.dtype(packer["from"]).type)
     for k in (64, 13):
         lines = np.resize(every, (-(-every.size // k), k))

@@ -39,6 +39,7 @@ TYPES = {**FLOATS, **WHOLE, **SOURCES, **PANELS, **SUMS, "bool": "bool"}
 TYPE = "(" + "|".join(sorted(TYPES, key=len, reverse=True)) + ")"
 KERNEL_NAME = re.compile(fr"gk_(?P<role>[a-z]+)_(?P<a>{TYPE})(?P<b>{TYPE})_ukr_(?P<mr>\d+)x(?P<nr>\d+)_(?P<isa>[a-z0-9]+)")
 EPILOGUE_NAME = re.compile(fr"gk_epilogue_(?P<acc>{TYPE})(?P<out>{TYPE})_(?P<isa>[a-z0-9]+)")
+WEIGH_NAME = re.compile(fr"gk_weigh_(?P<acc>{TYPE})(?P<out>{TYPE})?_(?P<isa>[a-z0-9]+)")
 PACKER_NAME = re.compile(fr"(?P<from>{TYPE})(?P<to>{TYPE})_(?P<isa>[a-z0-9]+)")
 VECTOR_BYTES = {"sse2": 16, "avx": 32, "avx2": 32, "avxvnni": 32, "avx512": 64, "avx512vnni": 64, "avx512vbmi": 64,
                 "avx512bf16": 64, "avx512fp16": 64, "amxint8": 64, "amxbf16": 64}
@@ -46,7 +47,7 @@ BYTES = {("gemm", "quads_u8", "quads_i8"), ("gemm", "quads_u8", "nibbles"), ("do
          ("dot", "quads_u8", "uint8"), ("dot", "uint8", "quads_i8"), ("dot", "int8", "quads_i8"),
          ("stream", "quads_u8", "int8"), ("stream", "quads_u8", "uint8")}
 
-ROWS, PACKERS, EPILOGUES = _registry.rows(), _registry.packers(), _registry.epilogues()
+ROWS, PACKERS, EPILOGUES, SOFTS = _registry.rows(), _registry.packers(), _registry.epilogues(), _registry.softs()
 ALL_ROWS = [pytest.param(r, id=f"{r['name']}-{r['a']}-{r['b']}") for r in ROWS]
 FLOAT_ROWS, INTEGER_ROWS = ([p for p in ALL_ROWS if sums_integers(p.values[0]) == whole] for whole in (False, True))
 STRENGTH = {name: i for i, name in enumerate(_registry.ISA_BITS)}
@@ -137,6 +138,14 @@ def test_an_epilogues_name_says_what_its_row_says(row):
     assert name and (TYPES[name["acc"]], TYPES[name["out"]], name["isa"]) == (row["acc"], row["out"], row["isa"])
 
 
+@pytest.mark.parametrize("row", SOFTS, ids=ids)
+def test_a_softmax_rows_name_says_what_its_row_says(row):
+    """It is that of weigh; a vector is of scores, whatever weights are."""
+    name = WEIGH_NAME.fullmatch(row["name"])
+    assert name and (TYPES[name["acc"]], TYPES[name["out"] or name["acc"]], name["isa"]) == (row["acc"], row["out"], row["isa"])
+    assert row["vl"] * item(row["acc"]) == VECTOR_BYTES.get(row["isa"], item(row["acc"]))
+
+
 @pytest.mark.parametrize("packer", PACKERS, ids=ids)
 def test_a_packers_name_says_what_it_says(packer):
     name = PACKER_NAME.fullmatch(packer["name"])
@@ -146,7 +155,7 @@ def test_a_packers_name_says_what_it_says(packer):
         assert meant[0] == meant[1] in WHOLE.values() and said[0] == said[1] and item(said[0]) == item(meant[0])
 
 
-@pytest.mark.parametrize("table", [ROWS, PACKERS, EPILOGUES], ids=["rows", "packers", "epilogues"])
+@pytest.mark.parametrize("table", [ROWS, PACKERS, EPILOGUES, SOFTS], ids=["rows", "packers", "epilogues", "softmax"])
 def test_names_and_indices_are_unique(table):
     assert len(set(map(ids, table))) == len(table)
     assert [r["index"] for r in table] == list(range(len(table)))
@@ -166,11 +175,15 @@ def epilogues_of(isa):
     return {(e["acc"], e["out"]) for e in EPILOGUES if e["isa"] == isa}
 
 
+def softs_of(isa):
+    return {(s["acc"], s["out"]) for s in SOFTS if s["isa"] == isa}
+
+
 def test_which_sets_are_whole():
     """All that other sets are built on, in order; nothing is compiled for others that has no use on its own."""
     assert BASES == [isa for isa in _registry.ISA_BITS if isa in BASES] and BASES[0] == "scalar"
     assert {"sse2", "avx", "avx2", "avx512"} <= set(BASES) or BASES == ["scalar"]
-    for table in (PACKERS, EPILOGUES):
+    for table in (PACKERS, EPILOGUES, SOFTS):
         assert {x["isa"] for x in table} <= set(ISAS)
 
 
@@ -178,13 +191,13 @@ def test_which_sets_are_whole():
 @pytest.mark.parametrize("isa", BASES)
 def test_every_whole_set_has_every_role(isa, dtype):
     assert {(role, dtype, dtype) for role in ROLES} <= rows_of(isa)
-    assert (dtype, dtype) in packers_of(isa) and (dtype, dtype) in epilogues_of(isa)
+    assert (dtype, dtype) in packers_of(isa) and (dtype, dtype) in epilogues_of(isa) and (dtype, dtype) in softs_of(isa)
 
 
 @pytest.mark.parametrize("dtype", NARROW.values())
 @pytest.mark.parametrize("isa", BASES)
 def test_a_set_has_all_of_a_narrow_type_or_nothing(isa, dtype):
-    """B read in place by each role, a dot row for a narrow A, the packer that widens, the epilogue that rounds."""
+    """B read in place by each role, a dot row for a narrow A, the packer that widens, the epilogue that rounds; and masks."""
     rows = {(role, "float32", dtype) for role in ROLES} | {("dot", dtype, "float32")}
     have = ((rows & rows_of(isa)), (dtype, "float32") in packers_of(isa), ("float32", dtype) in epilogues_of(isa))
     nothing = (set(), False, False)
@@ -192,6 +205,7 @@ def test_a_set_has_all_of_a_narrow_type_or_nothing(isa, dtype):
         assert have == (rows, True, True)
     else:
         assert have in ((rows, True, True), nothing)
+    assert (("bool", "float32") in packers_of(isa)) == (have != nothing)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -233,6 +247,13 @@ def test_panels_of_groups_have_their_packers(row):
     assert {(t, row["a"]) for t in FLOATS.values() if t == row["a"] or item(t) < item(row["a"])} <= below
 
 
+@pytest.mark.parametrize("row", [p for p in FLOAT_ROWS if p.values[0]["kr"] > 1])
+def test_panels_of_groups_have_their_softmax(row):
+    """Attention multiplies such panels of values by weights: the set, or one below it, makes them."""
+    below = set.union(*(softs_of(isa) for isa in ISAS if STRENGTH[isa] <= STRENGTH[row["isa"]]))
+    assert (row["acc"], row["a"]) in below
+
+
 @pytest.mark.parametrize("row", [p for p in ALL_ROWS if flushes(p.values[0])])
 def test_a_row_that_flushes_has_a_stand_in(row):
     """One that reads the same panels and doesn't flush, of a set that is there whenever the row's own is."""
@@ -250,6 +271,8 @@ def test_stronger_sets_come_first():
         order["pack", p["from"], p["to"]].append(STRENGTH[p["isa"]])
     for e in EPILOGUES:
         order["epilogue", e["acc"], e["out"]].append(STRENGTH[e["isa"]])
+    for s in SOFTS:
+        order["softmax", s["acc"], s["out"]].append(STRENGTH[s["isa"]])
     for found in order.values():
         assert found == sorted(found, reverse=True)
 
@@ -415,13 +438,16 @@ def test_the_disassembly_shows_each_kernel_with_its_instructions(row):
     assert ("f16c" in kinds) == (bool(types) and row["isa"] in ("avx2", "avx512"))
 
 
+WIDE_SOFTS = [s["name"].removeprefix("gk_weigh_") for s in SOFTS if s["acc"] == s["out"]]  # the others share all but weigh
 FUNCTIONS = dict.fromkeys([*(f"gk_panels_{p['name']}" for p in PACKERS), *(e["name"] for e in EPILOGUES),
-                           *(f"gk_lines_{p['name']}" for p in PACKERS if p["to"] != "nibbles")])
+                           *(f"gk_lines_{p['name']}" for p in PACKERS if p["to"] != "nibbles"),
+                           *(f"gk_{x}_{of}" for x in ("scan", "rescale", "divide") for of in WIDE_SOFTS),
+                           *(s["name"] for s in SOFTS)])
 
 
 @X86
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_disassembly_shows_packers_and_epilogues(name):
+def test_the_disassembly_shows_packers_epilogues_and_softmax(name):
     """Under names that tell their set: the check above would take code under another name for anyone's."""
     kinds = kinds_by_function(_registry.__file__)[name]
     assert kinds, f"{name} is no symbol"

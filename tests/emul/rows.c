@@ -1,7 +1,7 @@
 /* Every row of the kernel table that this processor can run, over all tile sizes and a few k, against plain sums of
  * integers, which are exact; every packer and every epilogue, on all codes of a narrow type.  No Python: for processors
  * that exist only under an emulator (.ci/emulate).  Nothing here converts by the project's own functions.  Here are the
- * floating-point types, in rows_int.c the integers.  SPDX-License-Identifier: Apache-2.0 */
+ * floating-point types, in rows_int.c the integers, in rows_soft.c softmax.  SPDX-License-Identifier: Apache-2.0 */
 #include "rows.h"
 #include "cpu_features.h"
 
@@ -32,6 +32,8 @@ static double get(const void *x, int type, int i)
         return ((const float *)x)[i];
     if (type == GK_F64)
         return ((const double *)x)[i];
+    if (type == GK_BOOL) /* of a mask: what is added to scores */
+        return word ? 0 : -INFINITY;
     if (gk_item[type] == 2)
         memcpy(&word, (const char *)x + 2 * i, 2);
     return value_of(type, word);
@@ -92,7 +94,7 @@ static int check_row(const gk_ukr *row, int m, int n, int k)
     return wrong;
 }
 
-/* What a source of a packer or of an epilogue holds at i: all codes in order, or numbers. */
+/* What a source of a packer or of an epilogue holds at i: all codes in order, or numbers.  Half of the bools are 0. */
 static void fill(void *x, int type, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -100,6 +102,8 @@ static void fill(void *x, int type, int count)
             ((float *)x)[i] = (float)(i * 2654435761.0);
         else if (type == GK_F64)
             ((double *)x)[i] = i * 2654435761.0;
+        else if (type == GK_BOOL)
+            ((uint8_t *)x)[i] = (uint8_t)(i % 2 ? i / 2 : 0);
         else if (gk_item[type] == 2)
             ((uint16_t *)x)[i] = (uint16_t)i;
         else
@@ -257,10 +261,10 @@ static int check_any_row(const gk_ukr *row)
 static int check_any_pack(const gk_pack *pack)
 {
     int wrong = 0;
-    if (pack->from > GK_E5M2FNUZ)
+    if (pack->from > GK_E5M2FNUZ && pack->from != GK_BOOL)
         return check_integer_pack(pack);
     for (int transposed = 0; transposed < 2; transposed++) {
-        wrong += check_pack(pack, gk_item[pack->from] == 1 ? 256 : 1 << 16, 64, 48, transposed);
+        wrong += check_pack(pack, gk_item[pack->from] == 1 ? 512 : 1 << 16, 64, 48, transposed);
         wrong += check_pack(pack, 5 * 37, 37, 4, transposed);
     }
     return wrong;
@@ -289,7 +293,7 @@ static int counted(const char *name, int wrong)
 int main(void)
 {
     gk_cpu cpu;
-    int wrong = 0, ran = 0, packed = 0, finished = 0;
+    int wrong = 0, ran = 0, packed = 0, finished = 0, weighed = 0;
     gk_cpu_detect(&cpu);
     for (int i = 0; i < gk_num_rows; i++) {
         if (gk_rows[i].isa & ~cpu.isa_mask)
@@ -309,7 +313,14 @@ int main(void)
         finished++;
         wrong += counted(gk_epis[i].name, check_any_epilogue(&gk_epis[i]));
     }
-    printf("instruction sets %x, rows run %d of %d, packers %d of %d, epilogues %d of %d, wrong elements %d\n", cpu.isa_mask, ran,
-           gk_num_rows, packed, gk_num_packs, finished, gk_num_epis, wrong);
+    for (int i = 0; i < gk_num_softs; i++) {
+        if (gk_softs[i].isa & ~cpu.isa_mask)
+            continue;
+        weighed++;
+        wrong += counted(gk_softs[i].name, check_soft(&gk_softs[i]));
+    }
+    printf("instruction sets %x, rows run %d of %d, packers %d of %d, epilogues %d of %d, softmax rows %d of %d, ", cpu.isa_mask, ran,
+           gk_num_rows, packed, gk_num_packs, finished, gk_num_epis, weighed, gk_num_softs);
+    printf("wrong elements %d\n", wrong);
     return wrong != 0;
 }

@@ -1,4 +1,5 @@
-/* What the check of floating-point types, rows.c, and that of integers, rows_int.c, share.  SPDX-License-Identifier: Apache-2.0 */
+/* What the checks of floating-point types, rows.c, of integers, rows_int.c, and of softmax, rows_soft.c, share.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ROWS_H
 #define ROWS_H
 
@@ -16,5 +17,6 @@ enum { MOST_M = 32, MOST_N = 3 * 64 + 1, MOST_K = 300 };
 int check_integer_row(const gk_ukr *row, int m, int n, int k);
 int check_integer_pack(const gk_pack *pack);
 int check_integer_epilogue(const gk_epi *epi, int n);
+int check_soft(const gk_soft *row);
 
 #endif
