@@ -24,6 +24,7 @@ def table() -> str:
     for title, rows, left, right in (
         ("Packers", _registry.packers(), "from", "to"),
         ("Epilogues", _registry.epilogues(), "acc", "out"),
+        ("Softmax rows, from scores to weights", _registry.softs(), "acc", "out"),
     ):
         lines += ["", f"## {title}", "", "| from | to | instruction sets, best first |", "| --- | --- | --- |"]
         found: dict[tuple[str, str], list[str]] = {}

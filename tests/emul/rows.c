@@ -319,8 +319,8 @@ int main(void)
         weighed++;
         wrong += counted(gk_softs[i].name, check_soft(&gk_softs[i]));
     }
-    printf("instruction sets %x, rows run %d of %d, packers %d of %d, epilogues %d of %d, softmax rows %d of %d, ", cpu.isa_mask, ran,
-           gk_num_rows, packed, gk_num_packs, finished, gk_num_epis, weighed, gk_num_softs);
+    printf("instruction sets %x, rows run %d of %d, packers %d of %d, epilogues %d of %d, softmax rows %d of %d, ",
+           cpu.isa_mask, ran, gk_num_rows, packed, gk_num_packs, finished, gk_num_epis, weighed, gk_num_softs);
     printf("wrong elements %d\n", wrong);
     return wrong != 0;
 }

@@ -65,6 +65,13 @@ static long double ulps(double got, long double want, int type)
     return ldexpl(fabsl(got - want), digits(type) - (exponent < least ? least : exponent));
 }
 
+/* Whether a weight is what expl says, in so many units of the last place; it vanishes below the least normal number. */
+static int is_weight(double got, double x, int type, long double bound)
+{
+    const long double want = expl(x), least = least_normal(type);
+    return got == 0 ? want < least * 1.0001L : got >= (double)least && ulps(got, want, type) <= bound;
+}
+
 /* Arrays for n keys and so many lanes, aligned to the element only, their rows apart. */
 static gk_soft_args lay_out(const gk_soft *row, int n, int lanes)
 {
@@ -110,12 +117,15 @@ static double weight(const gk_soft *row, const gk_soft_args *a, int key, int lan
     return get(a->p + key * a->rs_p, row->acc, lane);
 }
 
-/* Numbers of every exponent up to the largest that exp takes, most of them negative; every other one is between -most and 1. */
+/* Numbers of every exponent up to the largest that exp takes, most of them negative; others evenly between -most and 1, or
+ * near the logarithm of the least normal number. */
 static double magnitude(int type, int i)
 {
     const int exponents = type == GK_F64 ? 1084 : 156, lowest = type == GK_F64 ? -1074 : -149;
     const double most = type == GK_F64 ? 709 : 88;
     const double sign = i / 2 / exponents % 4 ? -1 : 1;
+    if (i % 16 == 1)
+        return round_to(type, log(least_normal(type)) + uniform(-0.02, 0.02));
     return round_to(type, i % 2 ? uniform(-most, 1) : sign * ldexp(uniform(1, 2), lowest + i / 2 % exponents));
 }
 
@@ -169,13 +179,6 @@ static double some_score(int lane, int key)
     default:
         return x;
     }
-}
-
-/* Whether a weight is what expl says, in so many units of the last place; it vanishes below the least normal number. */
-static int is_weight(double got, double x, int type, long double bound)
-{
-    const long double want = expl(x), least = least_normal(type);
-    return got == 0 ? want < least * 1.0001L : got >= (double)least && ulps(got, want, type) <= bound;
 }
 
 /* Weights of scores as they are now; the maxima have been found. */
@@ -255,8 +258,8 @@ static int check_tile(const gk_soft *row, int n, int lanes, int turn)
             }
             if (biased) {
                 const double added = get(bias + j * a.rs_bias, type, biased == 2 ? 0 : l);
-                z = added == -INFINITY ? added : z + added; /* whatever the score is */
-                z = cap ? z : round_to(type, (double)z);
+                z = cap ? z + added : round_to(type, (double)z + added);
+                z = added == -INFINITY ? added : z; /* whatever the score is */
                 off += cap ? u * fabsl(z) : 0;
             }
             if (bounded && (j < get(low, type, l) || j >= get(high, type, l)))
