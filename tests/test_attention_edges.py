@@ -178,3 +178,15 @@ def test_messages_name_the_argument(change, error):
     q = randn(0, 1, 1, 3, 4)
     with pytest.raises(error, match=f"^{next(iter(change))}: "):
         gemmkit.attention(**{"q": q, "k": q, "v": q, **change})
+
+
+def test_subnormal_bfloat16(isa):
+    """What tile instructions would take for zero counts: values, and queries whose products with keys are of ordinary size."""
+    q, k = randn(0, 1, 1, 40, 32, dtype=BF16), randn(1, 1, 1, 300, 32, dtype=BF16)
+    for least in (1e-39, 1e-35):
+        v = np.full((1, 1, 300, 16), least, BF16)
+        np.testing.assert_allclose(gemmkit.attention(q, k, v).astype(F64), np.broadcast_to(v[:, :, :40].astype(F64), (1, 1, 40, 16)), rtol=2e-2)
+    tiny, huge, v = (q.astype(F64) * 2.0 ** -130).astype(BF16), (k[:, :, :8].astype(F64) * 2.0 ** 125).astype(BF16), randn(2, 1, 1, 8, 16, dtype=BF16)
+    want = attend(tiny, huge, v, scale=4.0).y
+    assert np.abs(want - v.astype(F64).mean(2, keepdims=True)).max() > 0.2  # the scores show
+    np.testing.assert_allclose(gemmkit.attention(tiny, huge, v, scale=4.0).astype(F64), want, rtol=0, atol=3e-2)
